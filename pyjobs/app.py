@@ -1,0 +1,578 @@
+"""``Jobs``: what an application holds. It knows the jobs by name, enqueues them, and reads what became of them.
+
+It keeps no rule of its own: what may be enqueued, what is unique and what runs when is the database's to say.
+Every enqueue makes its id before the call, so a call whose reply was lost is sent again and answered the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType, MappingProxyType
+from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
+from uuid import UUID
+
+from pyjobs import tenant as tenants
+from pyjobs.arguments import dumps
+from pyjobs.batch import Batch, Named
+from pyjobs.config import database_url
+from pyjobs.context import JobContext
+from pyjobs.cron import next_moment
+from pyjobs.definition import Job, JobOptions
+from pyjobs.duration import milliseconds
+from pyjobs.errors import InvalidArguments, InvalidConfiguration, UnknownJob
+from pyjobs.ids import new_id
+from pyjobs.options import Duration, EnqueueOptions, JobFilter, SharedOptions, contract_filter, contract_options
+from pyjobs.pool import StorePool
+from pyjobs.records import (
+    BatchRecord,
+    Enqueued,
+    Failure,
+    JobRecord,
+    LimitRow,
+    NewJob,
+    ScheduleRecord,
+    State,
+    StatusRow,
+    TimingRow,
+    WorkerRecord,
+)
+from pyjobs.store.base import Store
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+
+_ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+class HandlerWithContext(Protocol[R_co]):
+    """A handler that asks for its context by name. No type can say "these parameters but that one", so the
+    arguments of its ``enqueue`` are checked when it is called."""
+
+    def __call__(self, *args: Any, context: JobContext, **kwargs: Any) -> R_co: ...
+
+
+class Decorator(Protocol):
+    """What ``@jobs.job(...)`` decorates with."""
+
+    @overload
+    def __call__(self, handler: HandlerWithContext[R]) -> Job[..., R]: ...
+    @overload
+    def __call__(self, handler: Callable[P, R]) -> Job[P, R]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A declared schedule: exactly one of ``cron`` and ``every_ms`` is set."""
+
+    name: str
+    job: str
+    cron: str | None
+    every_ms: int | None
+    timezone: str
+    args: str
+    options: Mapping[str, Any]
+    enabled: bool
+
+    def next_moment(self, after: datetime) -> datetime:
+        """Its first moment after ``after``."""
+        return next_moment(cron=self.cron, every_ms=self.every_ms, timezone=self.timezone, after=after)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What the queue holds: jobs by state, by queue and state, and run times of what is finished."""
+
+    totals: Mapping[State, int]
+    queues: Sequence[StatusRow]
+    timings: Sequence[TimingRow]
+
+
+Request = NewJob | tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], EnqueueOptions]
+"""One of ``enqueue_many``: ``("welcome", {"user_id": 1})``, the same with options, or a ``NewJob``."""
+
+
+class Schedules(Mapping[str, Schedule]):
+    """The schedules declared in this application, by name. Called, it reads those that the database holds."""
+
+    def __init__(self, pool: StorePool) -> None:
+        self._pool = pool
+        self._declared: dict[str, Schedule] = {}
+
+    def declare(self, schedule: Schedule) -> None:
+        self._declared[schedule.name] = schedule
+
+    def __getitem__(self, name: str) -> Schedule:
+        return self._declared[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._declared)
+
+    def __len__(self) -> int:
+        return len(self._declared)
+
+    def __call__(self) -> Sequence[ScheduleRecord]:
+        with self._pool.store() as store:
+            return store.schedules()
+
+
+class Batches:
+    """Reading batches."""
+
+    def __init__(self, pool: StorePool) -> None:
+        self._pool = pool
+
+    def get(self, id: UUID) -> BatchRecord | None:
+        """One batch with its counts; None when there is none (any more)."""
+        with self._pool.store() as store:
+            return store.batch(id)
+
+    def list(self, *, finished: bool | None = None, limit: int = 100) -> Sequence[BatchRecord]:
+        """Batches, newest first."""
+        with self._pool.store() as store:
+            return store.batches(finished=finished, limit=limit)
+
+    def jobs(self, id: UUID, *, state: State | None = None, limit: int = 100) -> Sequence[JobRecord]:
+        """The jobs of one batch, newest first."""
+        with self._pool.store() as store:
+            return store.jobs(contract_filter({"batch_id": id, "state": state}), limit=limit)
+
+
+class Dead:
+    """The jobs that failed for good: kept until somebody puts them back or discards them."""
+
+    def __init__(self, pool: StorePool) -> None:
+        self._pool = pool
+
+    def list(self, *, limit: int = 100, **filter: Unpack[JobFilter]) -> Sequence[JobRecord]:
+        """Dead jobs, newest first."""
+        with self._pool.store() as store:
+            return store.jobs(_dead(filter), limit=limit)
+
+    def count(self, **filter: Unpack[JobFilter]) -> int:
+        """How many there are."""
+        with self._pool.store() as store:
+            return store.count(_dead(filter))
+
+    def failures(self, id: UUID) -> Sequence[Failure]:
+        """A job's failed attempts, oldest first."""
+        with self._pool.store() as store:
+            return store.failures(id)
+
+    def retry(self, *, delay: Duration = 0, **filter: Unpack[JobFilter]) -> int:
+        """Put the dead jobs that match back, their attempts starting over; how many. Calls ``jobs_retry``.
+        ``UniqueKeyHeld`` when one is named by ``id`` and another job holds its key now."""
+        with self._pool.store() as store:
+            return store.retry(_dead(filter), {"delay_ms": milliseconds(delay, "delay")})
+
+    def discard(self, **filter: Unpack[JobFilter]) -> int:
+        """Delete the dead jobs that match; how many. Calls ``jobs_discard``."""
+        with self._pool.store() as store:
+            return store.discard(_dead(filter))
+
+
+class Jobs:
+    """An application's jobs on one database.
+
+    ``url``: the database; without it ``PYJOBS_DATABASE_URL`` or ``[tool.pyjobs]``, when first needed.
+    ``name``: under which its schedules are known in the database; the module that makes it unless given.
+    ``pool_size``: how many threads can be at the database at once.
+    """
+
+    def __init__(self, url: str | None = None, *, name: str | None = None, pool_size: int = 8) -> None:
+        self.name = name or _module_of(sys._getframe(1))
+        self._url = url
+        self._definitions: dict[str, Job[..., Any]] = {}
+        self._pool = StorePool(self.open_store, pool_size)
+        self.schedules = Schedules(self._pool)
+        self.batches = Batches(self._pool)
+        self.dead = Dead(self._pool)
+
+    @property
+    def url(self) -> str:
+        """The database's URL; ``InvalidConfiguration`` when nobody names one."""
+        if self._url is None:
+            self._url = database_url()
+        return self._url
+
+    def open_store(self) -> Store:
+        """A store of your own, on a connection of its own. Close it when done."""
+        from pyjobs.store import open_store
+
+        return open_store(self.url)
+
+    def close(self) -> None:
+        """Give back the idle connections."""
+        self._pool.close()
+
+    # Declaring
+
+    @property
+    def definitions(self) -> Mapping[str, Job[..., Any]]:
+        """The jobs by name."""
+        return MappingProxyType(self._definitions)
+
+    @overload
+    def job(self, handler: HandlerWithContext[R], /) -> Job[..., R]: ...
+    @overload
+    def job(self, handler: Callable[P, R], /) -> Job[P, R]: ...
+    @overload
+    def job(self, name: str | None = None, /, **options: Unpack[JobOptions]) -> Decorator: ...
+    def job(self, first: Any = None, /, **options: Unpack[JobOptions]) -> Any:
+        """Define a job: ``@jobs.job``, ``@jobs.job("mail/send", queue="mail")``. Without a name, its handler's."""
+        if callable(first):
+            return self.define(first.__name__, first)
+
+        def decorate(handler: Callable[P, R]) -> Job[P, R]:
+            return self.define(first or handler.__name__, handler, **options)
+
+        return decorate
+
+    def define(self, name: str, handler: Callable[P, R], **options: Unpack[JobOptions]) -> Job[P, R]:
+        """Define a job by call. ``InvalidConfiguration`` when the name is taken already."""
+        if isinstance(handler, Job):
+            raise InvalidConfiguration(f"the handler of {name!r} is a job already", "define it by handler.handler")
+        if name in self._definitions:
+            raise InvalidConfiguration(f"the job {name!r} is defined twice", "give one of the two another name")
+        job = Job(name, handler, self.send, **options)
+        self._definitions[name] = job
+        return job
+
+    def schedule(
+        self,
+        *,
+        cron: str | None = None,
+        every: Duration | None = None,
+        timezone: str = "UTC",
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+        **options: Unpack[SharedOptions],
+    ) -> Callable[[Job[P, R]], Job[P, R]]:
+        """Enqueue the job at each moment of ``cron`` or ``every``; stands above ``@jobs.job``. Without a name the
+        schedule has the job's. Raises ``InvalidSchedule`` for one that cannot be read or never comes round."""
+
+        def decorate(job: Job[P, R]) -> Job[P, R]:
+            if not isinstance(job, Job):
+                raise InvalidConfiguration("@jobs.schedule is given a function", "put it above @jobs.job")
+            self.recur(
+                name or job.name,
+                job=job.name,
+                cron=cron,
+                every=every,
+                timezone=timezone,
+                args=args,
+                enabled=enabled,
+                **options,
+            )
+            return job
+
+        return decorate
+
+    def recur(
+        self,
+        name: str,
+        *,
+        job: str | Named | None = None,
+        cron: str | None = None,
+        every: Duration | None = None,
+        timezone: str = "UTC",
+        args: Mapping[str, Any] | None = None,
+        enabled: bool = True,
+        **options: Unpack[SharedOptions],
+    ) -> Schedule:
+        """Declare a schedule by call: of the job of its own name unless ``job`` is given (or defined later)."""
+        if name in self.schedules:
+            raise InvalidConfiguration(f"the schedule {name!r} is declared twice", "give one of the two a name=…")
+        target = name if job is None else _name(job)
+        schedule = Schedule(
+            name=name,
+            job=target,
+            cron=cron,
+            every_ms=None if every is None else milliseconds(every, "every"),
+            timezone=timezone,
+            args=self._encoded(target, args or {}),
+            options=contract_options(options),
+            enabled=enabled,
+        )
+        schedule.next_moment(_ANY_MOMENT)
+        self.schedules.declare(schedule)
+        return schedule
+
+    def sync(self, store: Store | None = None) -> None:
+        """Put the jobs and schedules declared here into the database, and forget the schedules which this application
+        declared earlier and no longer does. Workers do it when they start. Safe to repeat, and by many at once.
+
+        Calls ``jobs_define``, ``jobs_put_schedule``, ``jobs_prune_schedules``. ``UnknownJob`` for a schedule of a job
+        that nobody defines, before anything is changed.
+        """
+        if store is None:
+            with self._pool.store() as own:
+                return self.sync(own)
+        self._check_schedules(store)
+        self._define_all(store)
+        for schedule in self.schedules.values():
+            options = {
+                "job": schedule.job,
+                "cron": schedule.cron,
+                "every_ms": schedule.every_ms,
+                "timezone": schedule.timezone,
+                "args": schedule.args,
+                "options": schedule.options,
+                "source": self.name,
+                "enabled": schedule.enabled,
+            }
+            given = {key: value for key, value in options.items() if value is not None}
+            store.put_schedule(schedule.name, given, schedule.next_moment(store.now()))
+        store.prune_schedules(self.name, [*self.schedules])
+
+    # Enqueueing
+
+    def enqueue(
+        self,
+        name: str | Named,
+        args: Mapping[str, Any] | None = None,
+        *,
+        id: UUID | None = None,
+        connection: Any = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> UUID:
+        """Enqueue a job by name; its id, or the id of the job that holds its unique key. Calls ``jobs_enqueue``.
+
+        With ``connection`` (a DB-API connection of this database) it happens in the transaction that is open
+        there: the job exists if and only if that transaction commits. ``id``: your own, to repeat a call safely.
+        Raises ``UnknownJob``, ``InvalidArguments``, ``InvalidOption``, ``OtherTenant``, ``BatchClosed``,
+        ``UnknownBatch``.
+        """
+        return self._enqueue(self.new_job(name, args or {}, options, id), connection)
+
+    def send(
+        self,
+        name: str,
+        args: str,
+        options: EnqueueOptions | None = None,
+        connection: Any = None,
+        id: UUID | None = None,
+    ) -> UUID:
+        """``enqueue`` with the arguments as JSON text, kept verbatim."""
+        return self._enqueue(NewJob(name, args, _stamped(options or {}), id or new_id()), connection)
+
+    def enqueue_many(self, requests: Iterable[Request], *, connection: Any = None) -> Sequence[Enqueued]:
+        """Enqueue many in one round trip, all or none; an answer for each, in order. Calls ``jobs_enqueue_many``."""
+        new = [request if isinstance(request, NewJob) else self._requested(*request) for request in requests]
+        if not new:
+            return []
+        return self._with_definitions(connection, lambda store: store.enqueue_many(new))
+
+    async def aenqueue(
+        self,
+        name: str | Named,
+        args: Mapping[str, Any] | None = None,
+        *,
+        id: UUID | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> UUID:
+        """``enqueue`` for asyncio: the call waits in a thread, the event loop goes on."""
+        return await asyncio.to_thread(self.enqueue, name, args, id=id, **options)
+
+    def batch(
+        self,
+        callback: str | Named | None = None,
+        args: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        connection: Any = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Batch:
+        """A batch to fill in a ``with`` block. ``callback`` is enqueued with ``args`` and ``options`` once all its jobs
+        are terminal, dead ones included; the counts are in its context's ``batch``. Calls ``jobs_open_batch`` and
+        ``jobs_seal_batch``."""
+        id = new_id()
+        settings = _stamped(options)
+        opened: dict[str, Any] = {"id": str(id), "name": name}
+        if "tenant" in settings:
+            opened["tenant"] = settings.pop("tenant")
+        if callback is not None:
+            target = _name(callback)
+            opened["callback"] = {"name": target, "args": self._encoded(target, args or {}), "options": settings}
+        return Batch(id, lambda: self._store(connection), self.new_job, opened)
+
+    def tenant(self, name: str | None) -> AbstractContextManager[None]:
+        """The block belongs to a tenant: what it enqueues is stamped. ``OtherTenant`` inside a different one; None
+        leaves the scope."""
+        return tenants.entered(name)
+
+    def perform_now(self, name: str | Named, args: Mapping[str, Any] | None = None) -> Any:
+        """Perform a job here and now and answer what its handler answers: no queue, no limit, no retry. Its arguments
+        make the same way through JSON as any. For tests and the shell; not for a running event loop if it is async."""
+        job = self._definition(_name(name))
+        call = job.prepare(job.encode(args or {}), _inline_context(job))
+        if not job.is_async:
+            return call()
+
+        async def awaited() -> Any:
+            return await call()
+
+        return asyncio.run(awaited())
+
+    def new_job(
+        self, job: str | Named, args: Mapping[str, Any], options: EnqueueOptions, id: UUID | None = None
+    ) -> NewJob:
+        """A job ready to be sent: its arguments as JSON, its tenant stamped, its id made."""
+        name = _name(job)
+        return NewJob(name, self._encoded(name, args), _stamped(options), id or new_id())
+
+    # Reading
+
+    def get(self, id: UUID) -> JobRecord | None:
+        """One job with its args; None when there is none (any more)."""
+        with self._pool.store() as store:
+            return store.job(id)
+
+    def list(self, *, limit: int = 100, **filter: Unpack[JobFilter]) -> Sequence[JobRecord]:
+        """Jobs, newest first, without their args."""
+        with self._pool.store() as store:
+            return store.jobs(contract_filter(filter), limit=limit)
+
+    def count(self, **filter: Unpack[JobFilter]) -> int:
+        """How many jobs there are."""
+        with self._pool.store() as store:
+            return store.count(contract_filter(filter))
+
+    def cancel(self, id: UUID) -> bool:
+        """Cancel a waiting job now, or ask its worker to; False when it has ended already. Calls ``jobs_cancel``."""
+        with self._pool.store() as store:
+            return store.cancel({"id": str(id)}) > 0
+
+    def stats(self) -> Stats:
+        """What the queue holds and how long its jobs take."""
+        with self._pool.store() as store:
+            queues = store.status()
+            timings = store.timings()
+        totals: dict[State, int] = {}
+        for row in queues:
+            totals[row.state] = totals.get(row.state, 0) + row.count
+        return Stats(totals, queues, timings)
+
+    def limits(self) -> Sequence[LimitRow]:
+        """The concurrency limits and who holds a slot of them."""
+        with self._pool.store() as store:
+            return store.limits()
+
+    def workers(self) -> Sequence[WorkerRecord]:
+        """The workers, as they last spoke."""
+        with self._pool.store() as store:
+            return store.workers()
+
+    # What these share
+
+    def _definition(self, name: str) -> Job[..., Any]:
+        if name not in self._definitions:
+            raise UnknownJob(f"no job {name!r} is defined here", "defined: " + (", ".join(self._definitions) or "none"))
+        return self._definitions[name]
+
+    def _encoded(self, name: str, args: Mapping[str, Any]) -> str:
+        definition = self._definitions.get(name)
+        return definition.encode(args) if definition else encode(args)
+
+    def _requested(
+        self, name: str | Named, args: Mapping[str, Any], options: EnqueueOptions | None = None
+    ) -> NewJob:
+        return self.new_job(name, args, options or {})
+
+    def _store(self, connection: Any) -> AbstractContextManager[Store]:
+        return self._pool.store() if connection is None else nullcontext(self.open_store().join(connection))
+
+    def _enqueue(self, job: NewJob, connection: Any) -> UUID:
+        return self._with_definitions(
+            connection, lambda store: store.enqueue(job.name, job.args, job.options, job.id)
+        )
+
+    def _check_schedules(self, store: Store) -> None:
+        missing = {each.job: each.name for each in self.schedules.values() if each.job not in self._definitions}
+        elsewhere = {each.name for each in store.definitions()} if missing else set()
+        for job, schedule in missing.items():
+            if job not in elsewhere:
+                raise UnknownJob(
+                    f"the schedule {schedule!r} is of the job {job!r}, which nobody defines",
+                    "define it, or correct job=…",
+                )
+
+    def _define_all(self, store: Store) -> None:
+        for job in self._definitions.values():
+            store.define(job.name, job.options())
+
+    def _with_definitions(self, connection: Any, call: Callable[[Store], T]) -> T:
+        """The call; once more with the jobs of this application defined if the database does not know one of them yet.
+
+        In the caller's transaction it is not repeated: the refusal may have ended that transaction.
+        """
+        with self._store(connection) as store:
+            try:
+                return call(store)
+            except UnknownJob:
+                if connection is not None or not self._definitions:
+                    raise
+                known = {each.name for each in store.definitions()}
+                if self._definitions.keys() <= known:
+                    raise
+            self._define_all(store)
+            return call(store)
+
+
+def encode(args: Mapping[str, Any]) -> str:
+    """The arguments of a job that is defined elsewhere as JSON: what JSON does not know is refused."""
+    if not isinstance(args, Mapping):
+        raise InvalidArguments("args is not a mapping of names to values", 'pass them by name: {"user_id": 1}')
+    return dumps(dict(args))
+
+
+def _stamped(options: EnqueueOptions) -> dict[str, Any]:
+    """The options as the contract takes them, with the tenant in scope unless one is named."""
+    given = contract_options(options)
+    scope = tenants.current()
+    if "tenant" in given:
+        tenants.check(given["tenant"])
+    elif scope is not None:
+        given["tenant"] = scope
+    return given
+
+
+def _dead(filter: JobFilter) -> dict[str, Any]:
+    return contract_filter(filter) | {"state": "dead"}
+
+
+def _name(job: str | Named) -> str:
+    return job if isinstance(job, str) else job.name
+
+
+def _inline_context(job: Job[..., Any]) -> JobContext:
+    now = datetime.now(UTC)
+    return JobContext(
+        id=new_id(),
+        name=job.name,
+        queue=job.queue,
+        attempt=1,
+        max_attempts=job.max_attempts,
+        enqueued_at=now,
+        run_at=now,
+        worker="inline",
+        tenant=tenants.current(),
+    )
+
+
+def _module_of(frame: FrameType) -> str:
+    """The module as an import would call it, also when it is the program that runs: a worker that imports it and a
+    script that is it must agree."""
+    module = str(frame.f_globals.get("__name__", "jobs"))
+    if module != "__main__":
+        return module
+    spec = frame.f_globals.get("__spec__")
+    return spec.name if spec else Path(frame.f_globals.get("__file__", "jobs")).stem
