@@ -1,0 +1,12 @@
+DROP TABLE
+    jobs_failures,
+    jobs,
+    jobs_definitions,
+    jobs_groups,
+    jobs_batches,
+    jobs_keys,
+    jobs_slots,
+    jobs_schedules,
+    jobs_workers,
+    jobs_paused,
+    jobs_settings;

@@ -1,0 +1,435 @@
+"""Puts the tables, routines and views onto a database, brings them up to date, and takes them off again.
+
+yoyo applies the migrations and keeps the account of them. What this module adds makes a deploy safe:
+
+- A migration and its line in yoyo's account are one transaction: a kill at any moment leaves both or neither.
+  (Only SQLite's switch to WAL cannot be in one; it may be repeated.)
+- The routines go in whole, in one transaction: if a file is refused, the old ones stand. They are a migration
+  of their own for each release, whose id carries the version.
+- The view ``jobs__installed`` says which version's routines are in place, and the digest of their text. It is
+  written with them, so it cannot tell a lie an account kept elsewhere could. Where it differs from the
+  package, ``migrate`` sends the routines again; where it names a newer version, ``migrate`` leaves everything
+  alone, so an old process that starts during a deploy undoes nothing.
+
+Any number of processes may migrate one database at once: they take turns behind yoyo's lock.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
+from yoyo import exceptions as yoyo_errors
+from yoyo import read_migrations
+from yoyo.backends import get_backend_class
+from yoyo.connections import parse_uri
+from yoyo.migrations import default_migration_table as ACCOUNT
+
+from pyjobs.errors import DriverMissing, InvalidConfiguration, PyjobsError, StoreUnavailable
+
+# The routine files in the order in which they are sent.
+ROUTINES = (
+    "clock",
+    "define",
+    "enqueue",
+    "slot",
+    "batch",
+    "claim",
+    "heartbeat",
+    "settle",
+    "schedule",
+    "operate",
+    "sweep",
+    "views",
+    "roles",
+)
+ROUTINES_ID = "pyjobs-routines-"
+LOCK_PATIENCE = 30  # seconds to wait for another migration
+CREATED = re.compile(
+    r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)",
+    re.MULTILINE | re.IGNORECASE,
+)
+INCOMPLETE = "this installation of pyjobs is incomplete: install it again"
+
+Stamp = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationState:
+    """One migration of the package, and whether the database has it."""
+
+    id: str
+    applied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What a database has, next to what the package holds. The versions are those of the routines."""
+
+    migrations: tuple[MigrationState, ...]
+    installed_version: str | None
+    package_version: str
+    routines_match: bool
+
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Ids of the migrations the database lacks, in order."""
+        return tuple(migration.id for migration in self.migrations if not migration.applied)
+
+    @property
+    def newer(self) -> bool:
+        """A newer pyjobs than this one has brought the database up to date."""
+        return self.installed_version is not None and _order(self.installed_version) > _order(self.package_version)
+
+    @property
+    def current(self) -> bool:
+        """There is nothing for ``migrate`` to do."""
+        return self.newer or (self.routines_match and not self.pending)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationReport:
+    """What one call changed: ids in the order of the work, and the version that is installed now."""
+
+    changed: tuple[str, ...]
+    version: str | None
+
+
+def migrate(url: str) -> MigrationReport:
+    """Bring the database at ``url`` up to date; changes nothing if it is. A schema the URL names is created.
+
+    Raises ``InvalidConfiguration`` and ``DriverMissing`` for the URL, ``StoreUnavailable`` when the database cannot
+    be reached or another migration holds the lock, ``PyjobsError`` when it refuses a statement.
+    """
+    package = _package(url)
+    with _opened(url) as backend:
+        package.make_room(backend)
+        with _locked(backend):
+            before = _status(backend, package)
+            if before.newer:
+                return MigrationReport((), before.installed_version)
+            changed = []
+            for migration in backend.to_apply(package.migrations):
+                _carry_out(backend, migration, "apply")
+                changed.append(migration.id)
+            if package.installed(backend.connection) != package.stamp:
+                with backend.transaction():
+                    package.send(backend.connection)
+                changed.append(package.routines_id)
+            return MigrationReport(tuple(changed), package.version)
+
+
+def rollback(url: str) -> MigrationReport:
+    """Take everything off the database at ``url``, all jobs included. yoyo's own tables stay. Raises as ``migrate``."""
+    package = _package(url)
+    with _opened(url) as backend, _locked(backend):
+        changed = []
+        for migration in backend.to_rollback(package.migrations):
+            _carry_out(backend, migration, "rollback")
+            changed.append(migration.id)
+        return MigrationReport(tuple(changed), None)
+
+
+def status(url: str) -> Status:
+    """What the database at ``url`` has. Reads only. Raises as ``migrate``."""
+    package = _package(url)
+    if isinstance(package, _Sqlite) and not Path(urlsplit(url).path[1:]).exists():
+        return _compare(package, frozenset(), None)  # connecting would create the file
+    with _opened(url) as backend:
+        return _status(backend, package)
+
+
+def pending(url: str) -> tuple[str, ...]:
+    """Ids of the migrations the database at ``url`` lacks, in order. Raises as ``migrate``."""
+    return status(url).pending
+
+
+def routines(dialect: str) -> tuple[Callable[[Any], None], Callable[[Any], None]]:
+    """The step of a routines migration: what sends them and what drops them, given yoyo's connection."""
+    package = _PACKAGES[dialect]()
+    return package.send, package.drop
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Any]:
+    """A plain connection to the database at ``url``, each statement its own transaction. Raises as ``migrate``."""
+    with _opened(url) as backend:
+        yield backend.connection
+
+
+def data_folder(name: str) -> Path:
+    """The folder ``sql`` or ``migrations``: within the package once it is installed, beside it in a checkout."""
+    package = Path(__file__).parent
+    return package / name if (package / name).is_dir() else package.parent / name
+
+
+class _Package:
+    """What this package holds for one dialect, and how it gets onto a connection."""
+
+    dialect: ClassVar[str]
+    publish: ClassVar[str] = ""
+
+    @cached_property
+    def migrations(self) -> Any:
+        folder = data_folder("migrations") / self.dialect
+        found = read_migrations(str(folder))
+        if not found:  # yoyo takes a folder that is missing for one that is empty, and is content
+            raise InvalidConfiguration(f"there are no migrations in {folder}", INCOMPLETE)
+        return found
+
+    @cached_property
+    def routines_id(self) -> str:
+        """Id of the migration that sends the routines."""
+        found = [migration.id for migration in self.migrations if migration.id.startswith(ROUTINES_ID)]
+        if len(found) != 1:
+            raise InvalidConfiguration(
+                f"there must be one routines migration for {self.dialect}, not {found}", INCOMPLETE
+            )
+        return str(found[0])
+
+    @property
+    def version(self) -> str:
+        return self.routines_id.removeprefix(ROUTINES_ID)
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """The text of each routine file by name, in the order of sending."""
+        folder = data_folder("sql") / self.dialect
+        return {name: (folder / f"{name}.sql").read_text(encoding="utf-8") for name in ROUTINES}
+
+    @cached_property
+    def stamp(self) -> Stamp:
+        """What ``jobs__installed`` shows when the routines in place are those of this package."""
+        return self.version, hashlib.sha256("\0".join(self.files.values()).encode()).hexdigest()[:16]
+
+    def installed(self, connection: Any) -> Stamp | None:
+        """The stamp of the routines in place."""
+        if not self.has(connection, "jobs__installed"):
+            return None
+        version, digest = connection.execute("SELECT version, digest FROM jobs__installed").fetchone()
+        return version, digest
+
+    def send(self, connection: Any) -> None:
+        """Create or replace the routines and views, and stamp them, within the transaction that is open."""
+        self.prepare(connection)
+        for name, text in self.files.items():
+            try:
+                self.run(connection, text)
+            except Exception as error:
+                error.add_note(f"sql/{self.dialect}/{name}.sql")
+                raise
+        version, digest = self.stamp
+        self.run(
+            connection,
+            "DROP VIEW IF EXISTS jobs__installed;\n"
+            f"CREATE VIEW jobs__installed AS SELECT '{version}' AS version, '{digest}' AS digest;\n{self.publish}",
+        )
+
+    def drop(self, connection: Any) -> None:
+        """Drop what ``send`` creates, and strike the routines of every version from yoyo's account: the line of an
+        older one would tell that version, should it come back, that there is nothing to do."""
+        created = {name: kind.upper() for text in self.files.values() for kind, name in CREATED.findall(text)}
+        self.remove(connection, created | {"jobs__installed": "VIEW"})
+        if self.has(connection, ACCOUNT):
+            connection.execute(f"DELETE FROM {ACCOUNT} WHERE migration_id LIKE '{ROUTINES_ID}%'")
+
+    def has(self, connection: Any, name: str) -> bool:
+        """Whether there is a table or view of that name."""
+        raise NotImplementedError
+
+    def make_room(self, backend: Any) -> None:
+        """Create the schema to install into, where there are schemas and the URL names one."""
+
+    def prepare(self, connection: Any) -> None:
+        """Set what the routines are to be created with."""
+
+    def run(self, connection: Any, text: str) -> None:
+        """Execute every statement in ``text``."""
+        raise NotImplementedError
+
+    def remove(self, connection: Any, created: dict[str, str]) -> None:
+        """Drop the objects, given as name → kind, that exist. Never more: an object of the application's own that
+        uses one of them stops the rollback instead of vanishing with it."""
+        raise NotImplementedError
+
+
+class _Postgresql(_Package):
+    dialect = "postgresql"
+    publish = "GRANT SELECT ON jobs__installed TO PUBLIC;"
+
+    def has(self, connection: Any, name: str) -> bool:
+        return bool(_column(connection, f"SELECT 1 {_RELATIONS}", [name]))
+
+    def make_room(self, backend: Any) -> None:
+        there = "SELECT current_schema() WHERE current_schema() IS NOT NULL"
+        if _column(backend.connection, there):
+            return
+        with suppress(backend.DatabaseError):  # another may create it in the same instant
+            backend.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {backend.schema}")
+        if not _column(backend.connection, there):
+            raise InvalidConfiguration(
+                f"the schema {backend.schema or 'on the search path'} does not exist, and this user may not create it",
+                "let the owner of the database create it, and grant this user CREATE and USAGE on it",
+            )
+
+    def prepare(self, connection: Any) -> None:
+        """The routines keep this search path. Without pg_temp at its end, PostgreSQL puts that in front, and a
+        caller's own temporary table named ``jobs`` would be taken for ours, with the owner's rights."""
+        connection.execute("SELECT set_config('search_path', quote_ident(current_schema()) || ', pg_temp', true)")
+
+    def run(self, connection: Any, text: str) -> None:
+        connection.execute(text)
+
+    def remove(self, connection: Any, created: dict[str, str]) -> None:
+        # One statement for all of a kind, since they use each other.
+        for kind, listed in (
+            ("VIEW", f"SELECT c.oid::regclass::text {_RELATIONS}"),
+            ("ROUTINE", f"SELECT p.oid::regprocedure::text {_FUNCTIONS}"),
+        ):
+            if found := _column(connection, listed, [name for name in created if created[name] in _KINDS[kind]]):
+                connection.execute(f"DROP {kind} {', '.join(found)}")
+
+
+class _Sqlite(_Package):
+    dialect = "sqlite"
+
+    def has(self, connection: Any, name: str) -> bool:
+        return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone())
+
+    def run(self, connection: Any, text: str) -> None:
+        statement = ""
+        for line in text.splitlines(keepends=True):
+            statement += line
+            if sqlite3.complete_statement(statement):  # knows where a trigger ends
+                connection.execute(statement)
+                statement = ""
+        connection.execute(statement)
+
+    def remove(self, connection: Any, created: dict[str, str]) -> None:
+        for kind in ("TRIGGER", "VIEW"):
+            for name in (name for name in created if created[name] == kind):
+                connection.execute(f"DROP {kind} IF EXISTS {name}")
+
+
+_PACKAGES: dict[str, type[_Package]] = {"postgresql": _Postgresql, "postgres": _Postgresql, "sqlite": _Sqlite}
+_KINDS = {"VIEW": {"VIEW"}, "ROUTINE": {"FUNCTION", "PROCEDURE"}}
+_RELATIONS = (
+    "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE n.nspname = current_schema() AND c.relname = ANY(%s)"
+)
+_FUNCTIONS = (
+    "FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace"
+    " WHERE n.nspname = current_schema() AND p.proname = ANY(%s)"
+)
+
+
+def _package(url: str) -> _Package:
+    scheme = urlsplit(url).scheme
+    if scheme not in _PACKAGES:
+        raise InvalidConfiguration(
+            f"{scheme + '://' if scheme else 'a URL without a scheme'} is not a database pyjobs knows",
+            "use postgresql://… or sqlite:///file.db",
+        )
+    return _PACKAGES[scheme]()
+
+
+def yoyo_url(url: str) -> str:
+    """Our URL as yoyo takes it: with psycopg's scheme, the schema quoted, the database's name among the options
+    (which yoyo decodes; the path it does not)."""
+    parts = urlsplit(url)
+    if parts.scheme == "sqlite":
+        return f"sqlite://{quote(parts.path)}"
+    options = dict(parse_qsl(parts.query))
+    if schema := options.get("schema"):
+        options["schema"] = '"{}"'.format(schema.replace('"', '""'))
+    if database := unquote(parts.path.removeprefix("/")):
+        options["dbname"] = database
+    return urlunsplit(("postgresql+psycopg", parts.netloc, "", urlencode(options), ""))
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Any]:
+    """A yoyo backend on the database at ``url``. Its errors come out as ours."""
+    try:
+        uri = parse_uri(yoyo_url(url))
+    except ValueError as error:
+        raise InvalidConfiguration(f"the database URL cannot be read: {error}") from error
+    try:
+        backend = get_backend_class(uri.scheme)(uri, ACCOUNT)
+    except ModuleNotFoundError as error:
+        raise DriverMissing(f"the package {error.name} is not installed", "pip install 'pyjobs[postgresql]'") from error
+    except tuple(yoyo_errors.DatabaseErrors) as error:
+        raise StoreUnavailable(f"the database cannot be reached: {_told(error)}") from error
+    with backend:
+        try:
+            yield backend
+        except backend.DatabaseError as error:
+            raise PyjobsError(f"the database refused: {_told(error)}") from error
+
+
+@contextmanager
+def _locked(backend: Any) -> Iterator[None]:
+    """yoyo's lock: a row, which a killed process leaves behind. It names the process but not its machine, so
+    nothing here can know that it is dead, and nothing here breaks it."""
+    backend.create_lock_table()
+    backend.execute(f"SELECT 1 FROM {backend.lock_table}")  # yoyo says nothing when it could not create it
+    try:
+        with backend.lock(timeout=LOCK_PATIENCE):
+            yield
+    except yoyo_errors.LockTimeout as error:
+        holder = backend.execute(f"SELECT pid FROM {backend.lock_table}").fetchone()
+        raise StoreUnavailable(
+            f"process {holder[0] if holder else '(gone by now)'} is migrating this database, or was killed doing so",
+            "wait for it; if it is dead: yoyo break-lock --database "
+            + ("sqlite:///FILE" if backend.uri.scheme == "sqlite" else "postgresql+psycopg://…"),
+        ) from error
+
+
+def _carry_out(backend: Any, migration: Any, direction: str) -> None:
+    """Apply or roll back one migration, together with its line in the account."""
+    migration.load()
+    if not migration.use_transactions:
+        backend.apply_one(migration) if direction == "apply" else backend.rollback_one(migration)
+        return
+    enter = backend.mark_one if direction == "apply" else backend.unmark_one
+    try:
+        with backend.transaction():
+            migration.process_steps(backend, direction)
+            backend.log_migration(migration, direction)
+            enter(migration, log=False)
+    except backend.DatabaseError as error:
+        error.add_note(migration.id)
+        raise
+
+
+def _status(backend: Any, package: _Package) -> Status:
+    connection = backend.connection
+    applied = _column(connection, f"SELECT migration_hash FROM {ACCOUNT}") if package.has(connection, ACCOUNT) else ()
+    return _compare(package, frozenset(applied), package.installed(connection))
+
+
+def _compare(package: _Package, applied: frozenset[str], stamp: Stamp | None) -> Status:
+    states = (MigrationState(migration.id, migration.hash in applied) for migration in package.migrations)
+    return Status(tuple(states), stamp and stamp[0], package.version, stamp == package.stamp)
+
+
+def _column(connection: Any, query: str, *values: Sequence[str]) -> list[str]:
+    return [row[0] for row in connection.execute(query, values)]
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def _told(error: BaseException) -> str:
+    """The first line of what a database said, and where it happened."""
+    place = " in ".join(getattr(error, "__notes__", ()))
+    return str(error).strip().split("\n")[0] + (f" ({place})" if place else "")
