@@ -70,9 +70,9 @@ def _plain(value: Any, path: str, around: tuple[int, ...]) -> Any:
 
 
 def _number(value: int, path: str) -> int:
-    # 3.32 bits a digit: a cheap test which spares writing the number out.
+    # Python reads no more digits than this, so that nobody can make it compute for minutes. The cheap test comes first.
     digits = sys.get_int_max_str_digits()
-    if digits and value.bit_length() > digits * 3:
+    if digits and value.bit_length() > digits * 3 and abs(value) >= 10**digits:
         raise InvalidArguments(f"{path} has more digits than can be read back", "pass it as text, in base 16")
     return value
 

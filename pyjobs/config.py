@@ -10,10 +10,10 @@ app = "shop.jobs:jobs"
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path
-from urllib.parse import urlsplit, urlunsplit
 
 from pyjobs.errors import InvalidConfiguration
 
@@ -52,20 +52,18 @@ def read_settings(folder: Path | None = None) -> Settings:
 
 def redacted(url: str) -> str:
     """The URL as it may be shown: without its password."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user, _, place = parts.netloc.rpartition("@")
-    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{place}"))
+    without = re.sub(r"(://[^:/?#]*):[^/?#]*@", r"\1:***@", url)
+    return re.sub(r"(?i)([?&]\w*password=)[^&]*", r"\1***", without)
 
 
 def _settings(file: Path) -> Settings:
     try:
         table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("pyjobs", {})
-    except (OSError, ValueError) as error:
+        entries = table.items()
+    except (OSError, ValueError, AttributeError) as error:
         raise InvalidConfiguration(f"{file} cannot be read: {error}") from None
     known = {each.name for each in fields(Settings)}
-    for name, value in table.items():
+    for name, value in entries:
         if name not in known:
             raise InvalidConfiguration(
                 f"{file} has {name!r} under [tool.pyjobs]", "it takes " + ", ".join(sorted(known))

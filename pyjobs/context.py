@@ -53,16 +53,10 @@ class BatchCounts:
     def of(cls, meta: Mapping[str, Any]) -> Self | None:
         """The counts that stand in a callback's meta; None for any other job."""
         counts = meta.get("batch")
-        if not isinstance(counts, dict):
-            return None
-        return cls(
-            id=UUID(counts["id"]),
-            name=counts["name"],
-            total=counts["total"],
-            done=counts["done"],
-            failed=counts["failed"],
-            succeeded=counts["succeeded"],
-        )
+        try:
+            return cls(**counts | {"id": UUID(counts["id"])})
+        except (TypeError, KeyError, ValueError, AttributeError):
+            return None  # there is none, or an application keeps something of its own under that key
 
 
 @dataclass(frozen=True, slots=True, eq=False)

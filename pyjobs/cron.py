@@ -20,7 +20,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from croniter import CroniterError, croniter  # type: ignore[import-untyped]  # it ships no types
+from croniter import CroniterError, croniter
 
 from pyjobs.errors import InvalidSchedule
 

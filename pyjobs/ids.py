@@ -12,8 +12,8 @@ from uuid import UUID
 
 
 def new_id() -> UUID:
-    """A UUIDv7: 48 bits of milliseconds, then 74 random bits."""
-    moment = time.time_ns() // 1_000_000 & (1 << 48) - 1
-    noise = int.from_bytes(os.urandom(10), "big")
-    low = 0b10 << 62 | noise & (1 << 62) - 1
-    return UUID(int=moment << 80 | 0x7 << 76 | (noise >> 62 & 0xFFF) << 64 | low)
+    """A UUIDv7: the time in steps of a quarter of a microsecond, so that one thread's ids sort as they were made, then 62
+    random bits."""
+    ticks = time.time_ns() * 4096 // 1_000_000 & (1 << 60) - 1
+    noise = int.from_bytes(os.urandom(8), "big") & (1 << 62) - 1
+    return UUID(int=ticks >> 12 << 80 | 0x7 << 76 | (ticks & 0xFFF) << 64 | 0b10 << 62 | noise)

@@ -49,7 +49,8 @@ class JobFilter(TypedDict, total=False):
     state: State
     queue: str
     name: str
-    tenant: str
+    tenant: str | None
+    """None: jobs of no tenant."""
     batch_id: UUID
     dead_reason: str
     before: datetime
@@ -94,8 +95,8 @@ def moment(value: object, name: str) -> str:
 
 
 def contract_filter(filter: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as the JSON object ``jobs_cancel`` takes; a key that is None counts as left out."""
-    given = {name: value for name, value in filter.items() if value is not None}
+    """The same as the JSON object ``jobs_cancel`` takes; a key that is None counts as left out, but for ``tenant``."""
+    given = {name: value for name, value in filter.items() if value is not None or name == "tenant"}
     unknown = given.keys() - JobFilter.__annotations__.keys()
     if unknown:
         raise InvalidOption(f"there is no filter {min(unknown)!r}", "filters: " + ", ".join(JobFilter.__annotations__))
