@@ -1,0 +1,104 @@
+"""The few moves that every test makes, and how a refusal looks.
+
+Nothing here knows which database it talks to: it goes through the store, like everything in this folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from pyjobs.errors import PyjobsError
+from pyjobs.records import ClaimedJob, ClaimRequest, JobRecord, NewJob, OutcomeKind, Settled, State
+from pyjobs.store.base import Store
+
+SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000  # in ms, as the contract's durations are
+
+
+def define(store: Store, name: str = "work", **options: Any) -> None:
+    store.define(name, options)
+
+
+def enqueue(store: Store, name: str = "work", args: str = "{}", *, id: UUID | None = None, **options: Any) -> UUID:
+    return store.enqueue(name, args, options, id)
+
+
+def enqueue_all(store: Store, number: int, name: str = "work", args: str = "{}", **options: Any) -> list[UUID]:
+    """That many equal jobs in one call, in the order in which they will be claimed."""
+    return sorted(job.id for job in store.enqueue_many([NewJob(name, args, options)] * number))
+
+
+def request(max_jobs: int = 1, *, worker: str = "worker-1", token: UUID | None = None, **how: Any) -> ClaimRequest:
+    return ClaimRequest(worker=worker, token=token or uuid4(), max_jobs=max_jobs, **how)
+
+
+def claim(store: Store, max_jobs: int = 1, **how: Any) -> list[ClaimedJob]:
+    return store.claim(request(max_jobs, **how))
+
+
+def claim_one(store: Store, **how: Any) -> ClaimedJob:
+    [job] = claim(store, **how)
+    return job
+
+
+def settle(store: Store, job: ClaimedJob, outcome: OutcomeKind = "done", **detail: Any) -> Settled:
+    return store.settle(job.id, job.token, outcome, detail)
+
+
+def perform(store: Store, outcome: OutcomeKind = "done", **detail: Any) -> UUID:
+    """Claim the next job and settle it."""
+    job = claim_one(store)
+    assert settle(store, job, outcome, **detail).accepted
+    return job.id
+
+
+def bury(store: Store, **enqueuing: Any) -> UUID:
+    """A dead job."""
+    id = enqueue(store, **enqueuing)
+    assert perform(store, "failed", permanent=True) == id
+    return id
+
+
+def found(store: Store, id: UUID) -> JobRecord:
+    record = store.job(id)
+    assert record is not None
+    return record
+
+
+def state(store: Store, id: UUID) -> State | None:
+    record = store.job(id)
+    return record.state if record else None
+
+
+def iso(moment: datetime) -> str:
+    return moment.isoformat()
+
+
+def after(store: Store, ms: int) -> str:
+    """The moment that many ms from now, by the database's clock, as an option."""
+    return iso(store.now() + timedelta(milliseconds=ms))
+
+
+def batch_meta(meta: str | None) -> dict[str, Any]:
+    assert meta is not None
+    counts: dict[str, Any] = json.loads(meta)["batch"]
+    return counts
+
+
+@contextmanager
+def refused(store: Store, error: type[PyjobsError], *mentions: str) -> Iterator[None]:
+    """The call is refused with that error, which says what was wrong and what to do; nothing was enqueued."""
+    before = store.count()
+    with pytest.raises(error) as caught:
+        yield
+    said = f"{caught.value.message} {caught.value.hint}"
+    for mention in mentions:
+        assert mention in said
+    assert caught.value.hint, f"no hint in {said!r}"
+    assert store.count() == before

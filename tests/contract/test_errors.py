@@ -1,0 +1,147 @@
+"""The error codes: each comes as an exception with a name and a hint, and leaves the caller's transaction alone."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from pyjobs.errors import (
+    FROM_CONTRACT,
+    BadName,
+    ContractMismatch,
+    InvalidArguments,
+    InvalidOption,
+    PyjobsError,
+    UnknownJob,
+)
+from pyjobs.store import open_store
+from pyjobs.store.base import Store
+from steps import claim, claim_one, define, enqueue, refused
+
+# How each code comes about by plain SQL; PJ012 is the driver's.
+PLAIN: dict[str, tuple[str, str]] = {
+    "PJ001": ("jobs_enqueue", """('wrok', '{}', '{}')"""),
+    "PJ002": ("jobs_enqueue", """('work', '{', '{}')"""),
+    "PJ003": ("jobs_enqueue", """('work', '{}', '{"prioritty": 1}')"""),
+    "PJ004": ("jobs_enqueue", """('work', '{}', '{"batch_id": "11111111-1111-7111-8111-111111111111"}')"""),
+    "PJ005": ("jobs_enqueue", """('work', '{}', '{"batch_id": "22222222-2222-7222-8222-222222222222"}')"""),
+    "PJ010": ("jobs_enqueue", """('work', '{}', '{"tenant": ""}')"""),
+}
+
+
+def test_every_code_has_an_exception_of_its_own() -> None:
+    assert sorted(FROM_CONTRACT) == [f"PJ{number:03}" for number in range(1, 13)]
+    assert len({error.code for error in FROM_CONTRACT.values()}) == 12
+
+
+@pytest.mark.sql
+@pytest.mark.parametrize("code", PLAIN)
+def test_plain_sql_is_refused_with_the_code(store: Store, sql: Any, code: str) -> None:
+    define(store)
+    store.open_batch({"id": "11111111-1111-7111-8111-111111111111"})
+    store.seal_batch(store.batches()[0].id)
+    routine, arguments = PLAIN[code]
+
+    if sql.dialect == "sqlite":
+        import sqlite3
+
+        with pytest.raises(sqlite3.IntegrityError) as refusal:
+            sql(f"INSERT INTO {routine} (name, args, options) VALUES {arguments}")
+        assert str(refusal.value).startswith(code)
+    else:
+        import psycopg
+
+        with pytest.raises(psycopg.Error) as raised:
+            sql(f"SELECT {routine} {arguments}")
+        assert raised.value.sqlstate == code
+        assert raised.value.diag.message_primary
+        assert raised.value.diag.message_hint
+    assert store.count() == 0
+
+
+class TestTheCallersTransaction:
+    """A refusal undoes the call that was refused, and nothing else."""
+
+    def test_work_before_and_after_a_refusal_is_kept(self, store: Store, database: Any) -> None:
+        define(store)
+        connection = database.connect()
+        connection.execute("CREATE TABLE orders (id integer)")
+        connection.execute("BEGIN")
+        connection.execute("INSERT INTO orders VALUES (1)")
+        joined = store.join(connection)
+        before = joined.enqueue("work", "1", {})
+        for bad in ({"prioritty": 1}, {"delay_ms": -1}, {"tenant": ""}):
+            connection.execute("SAVEPOINT attempt")
+            with pytest.raises((InvalidOption, BadName)):
+                joined.enqueue("work", "2", bad)
+            connection.execute("ROLLBACK TO SAVEPOINT attempt")
+        later = joined.enqueue("work", "3", {})
+        connection.execute("COMMIT")
+
+        assert connection.execute("SELECT id FROM orders").fetchall() == [(1,)]
+        assert {job.id for job in claim(store, 10)} == {before, later}
+        connection.close()
+
+    def test_a_refusal_does_not_end_the_transaction(self, store: Store, database: Any) -> None:
+        define(store)
+        connection = database.connect()
+        connection.execute("BEGIN")
+        joined = store.join(connection)
+        joined.enqueue("work", "1", {})
+        with pytest.raises(UnknownJob):
+            joined.enqueue("wrok", "2", {})
+        connection.execute("ROLLBACK")
+
+        assert store.count() == 0
+        connection.close()
+
+
+class TestWhatIsSaid:
+    def test_the_names_that_are_defined(self, store: Store) -> None:
+        for name in ("alpha", "beta"):
+            define(store, name)
+
+        with refused(store, UnknownJob, "gamma", "alpha", "beta"):
+            enqueue(store, "gamma")
+
+    def test_also_when_none_is(self, store: Store) -> None:
+        with refused(store, UnknownJob, "gamma"):
+            enqueue(store, "gamma")
+
+    def test_no_arguments_however_they_are_refused(self, store: Store) -> None:
+        define(store)
+        store.set("max_args_bytes", 40)
+        secret = "hunter2"
+        attempts: list[tuple[str, dict[str, Any]]] = [
+            (f'{{"password": "{secret}"', {}),
+            (json.dumps({"password": secret * 10}), {}),
+            (f'{{"p": "{secret}"}}', {"prioritty": 1}),
+            (f'{{"p": "{secret}"}}', {"tenant": ""}),
+            (f'{{"p": "{secret}"}}', {"batch_id": str(uuid4())}),
+        ]
+        for args, options in attempts:
+            with pytest.raises(PyjobsError) as caught:
+                store.enqueue("work", args, options)
+            assert secret not in "".join(traceback.format_exception(caught.value))
+
+    def test_a_store_is_usable_after_a_refusal(self, store: Store) -> None:
+        define(store)
+        for _ in range(3):
+            with refused(store, InvalidArguments):
+                enqueue(store, args="{")
+
+        id = enqueue(store)
+        assert claim_one(store).id == id
+
+
+def test_a_database_without_the_contract_says_so(empty_database: Any) -> None:
+    store = open_store(empty_database.url)
+    with pytest.raises(ContractMismatch) as caught:
+        store.contract()
+    store.close()
+
+    assert caught.value.hint
