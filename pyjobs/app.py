@@ -42,6 +42,7 @@ from pyjobs.records import (
     TimingRow,
     WorkerRecord,
 )
+from pyjobs.store import open_store
 from pyjobs.store.base import Store
 
 P = ParamSpec("P")
@@ -161,11 +162,6 @@ class Dead:
         with self._pool.store() as store:
             return store.count(_dead(filter))
 
-    def failures(self, id: UUID) -> Sequence[Failure]:
-        """A job's failed attempts, oldest first."""
-        with self._pool.store() as store:
-            return store.failures(id)
-
     def retry(self, *, delay: Duration = 0, **filter: Unpack[JobFilter]) -> int:
         """Put the dead jobs that match back, their attempts starting over; how many. Calls ``jobs_retry``.
         ``UniqueKeyHeld`` when one is named by ``id`` and another job holds its key now."""
@@ -202,10 +198,13 @@ class Jobs:
             self._url = database_url()
         return self._url
 
+    def use(self, url: str) -> None:
+        """Use another database from now on."""
+        self.close()
+        self._url = url
+
     def open_store(self) -> Store:
         """A store of your own, on a connection of its own. Close it when done."""
-        from pyjobs.store import open_store
-
         return open_store(self.url)
 
     def close(self) -> None:
@@ -353,16 +352,9 @@ class Jobs:
         """
         return self._enqueue(self.new_job(name, args or {}, options, id), connection)
 
-    def send(
-        self,
-        name: str,
-        args: str,
-        options: EnqueueOptions | None = None,
-        connection: Any = None,
-        id: UUID | None = None,
-    ) -> UUID:
+    def send(self, name: str, args: str, options: EnqueueOptions | None = None, connection: Any = None) -> UUID:
         """``enqueue`` with the arguments as JSON text, kept verbatim."""
-        return self._enqueue(NewJob(name, args, _stamped(options or {}), id or new_id()), connection)
+        return self._enqueue(self.new_job_of_text(name, args, options or {}), connection)
 
     def enqueue_many(self, requests: Iterable[Request], *, connection: Any = None) -> Sequence[Enqueued]:
         """Enqueue many in one round trip, all or none; an answer for each, in order. Calls ``jobs_enqueue_many``."""
@@ -427,7 +419,11 @@ class Jobs:
     ) -> NewJob:
         """A job ready to be sent: its arguments as JSON, its tenant stamped, its id made."""
         name = _name(job)
-        return NewJob(name, self._encoded(name, args), _stamped(options), id or new_id())
+        return self.new_job_of_text(name, self._encoded(name, args), options, id)
+
+    def new_job_of_text(self, name: str, args: str, options: EnqueueOptions, id: UUID | None = None) -> NewJob:
+        """``new_job`` with the arguments as JSON text, kept verbatim."""
+        return NewJob(name, args, _stamped(options), id or new_id())
 
     # Reading
 
@@ -435,6 +431,11 @@ class Jobs:
         """One job with its args; None when there is none (any more)."""
         with self._pool.store() as store:
             return store.job(id)
+
+    def failures(self, id: UUID) -> Sequence[Failure]:
+        """A job's failed attempts, oldest first."""
+        with self._pool.store() as store:
+            return store.failures(id)
 
     def list(self, *, limit: int = 100, **filter: Unpack[JobFilter]) -> Sequence[JobRecord]:
         """Jobs, newest first, without their args."""

@@ -12,8 +12,8 @@ from uuid import UUID
 
 
 def new_id() -> UUID:
-    """A UUIDv7: the time in steps of a quarter of a microsecond, so that one thread's ids sort as they were made, then 62
-    random bits."""
+    """A UUIDv7: the time in steps of a quarter of a microsecond, so that one thread's ids sort as they were made, and
+    62 random bits."""
     ticks = time.time_ns() * 4096 // 1_000_000 & (1 << 60) - 1
     noise = int.from_bytes(os.urandom(8), "big") & (1 << 62) - 1
     return UUID(int=ticks >> 12 << 80 | 0x7 << 76 | (ticks & 0xFFF) << 64 | 0b10 << 62 | noise)

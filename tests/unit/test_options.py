@@ -73,7 +73,8 @@ def test_meta_must_survive_json_too() -> None:
 
 def test_a_filter_becomes_that_of_the_contract() -> None:
     before = datetime(2026, 1, 1, tzinfo=UTC)
-    assert contract_filter({"ids": [ID], "batch_id": ID, "state": "dead", "queue": None, "before": before, "tenant": None}) == {
+    filter = {"ids": [ID], "batch_id": ID, "state": "dead", "queue": None, "before": before, "tenant": None}
+    assert contract_filter(filter) == {
         "ids": [str(ID)],
         "batch_id": str(ID),
         "state": "dead",

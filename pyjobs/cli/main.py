@@ -1,0 +1,80 @@
+"""The command ``pyjobs``: its commands, and how each of them fails.
+
+Exit status: 0; 1 when something failed; 2 when the command line makes no sense. A failure is one line on standard
+error, ``pyjobs: CODE: message``, and a hint on the next; with ``--debug`` a traceback comes first.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from pyjobs.cli.demo import demo
+from pyjobs.cli.enqueue import enqueue
+from pyjobs.cli.migrate import migrate
+from pyjobs.cli.output import printable
+from pyjobs.cli.read import list_jobs, show, status
+from pyjobs.cli.worker import worker
+from pyjobs.errors import PyjobsError
+
+_DEBUG = "--debug"
+_debug_option = click.option(_DEBUG, is_flag=True, expose_value=False, help="Show the traceback of a failure.")
+
+
+class Commands(click.Group):
+    """A group whose failures are told in one way, and whose commands all take ``--debug``."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        super().add_command(_debug_option(cmd), name)
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
+        given = sys.argv[1:] if args is None else args
+        try:
+            result = super().main(given, *more, **settings | {"standalone_mode": False})
+        except Exception as error:
+            if _DEBUG in given:
+                traceback.print_exc()
+            sys.exit(_told(error))
+        sys.exit(result if isinstance(result, int) else 0)
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong; the exit status that goes with it."""
+    match error:
+        case PyjobsError():
+            return _say(error.code, error.message, error.hint)
+        case click.UsageError():
+            command = error.ctx.command_path if error.ctx else "pyjobs"
+            _say("USAGE", error.format_message(), f"{command} --help shows what it takes")
+            return 2
+        case click.Abort():
+            return _say("ABORTED", "stopped before the end", "")
+        case click.ClickException():
+            return _say(PyjobsError.code, error.format_message(), "")
+        case _:
+            return _say(PyjobsError.code, f"{type(error).__name__}: {error}", f"{_DEBUG} shows where it happened")
+
+
+def _say(code: str, message: str, hint: str) -> int:
+    click.echo(f"pyjobs: {code}: {printable(message)}", err=True)
+    if hint:
+        click.echo(f"  hint: {printable(hint)}", err=True)
+    return 1
+
+
+@click.group(cls=Commands, no_args_is_help=True)
+@_debug_option
+@click.version_option(package_name="pyjobs", message="pyjobs %(version)s")
+def main() -> None:
+    """Background jobs in the database you already run.
+
+    Start with `pyjobs demo`: it needs nothing and shows what a queue does.
+    """
+
+
+for _command in (demo, migrate, worker, enqueue, status, list_jobs, show):
+    main.add_command(_command)

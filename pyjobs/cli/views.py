@@ -1,0 +1,294 @@
+"""What the queue's records look like to people, and as JSON where they are more than their fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, get_args
+
+import click
+
+from pyjobs.cli.output import Table, ago, as_json, print_tables, printable, span
+from pyjobs.duration import text
+from pyjobs.records import (
+    BatchRecord,
+    Failure,
+    JobRecord,
+    LimitRow,
+    OrphanRow,
+    ScheduleRecord,
+    State,
+    StatusRow,
+    TimingRow,
+    WorkerRecord,
+)
+from pyjobs.store.base import Store
+
+_STATES: tuple[State, ...] = get_args(State)
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All that ``pyjobs status`` shows, read one after the other."""
+
+    now: datetime
+    queues: Sequence[StatusRow]
+    timings: Sequence[TimingRow]
+    limits: Sequence[LimitRow]
+    batches: Sequence[BatchRecord]
+    schedules: Sequence[ScheduleRecord]
+    workers: Sequence[WorkerRecord]
+    orphans: Sequence[OrphanRow]
+
+    @classmethod
+    def of(cls, store: Store) -> Overview:
+        return cls(
+            now=store.now(),
+            queues=store.status(),
+            timings=store.timings(),
+            limits=store.limits(),
+            batches=store.batches(finished=False),
+            schedules=store.schedules(),
+            workers=store.workers(),
+            orphans=store.orphans(),
+        )
+
+
+def overview_tables(overview: Overview) -> list[Table]:
+    """The parts of ``pyjobs status``; one without rows has nothing to say."""
+    now = overview.now
+    return [
+        queues_table(overview.queues),
+        timings_table(overview.timings),
+        limits_table(overview.limits, now),
+        batches_table(overview.batches, now),
+        schedules_table(overview.schedules, now),
+        workers_table(overview.workers, now),
+        orphans_table(overview.orphans, now),
+    ]
+
+
+def queues_table(rows: Sequence[StatusRow]) -> Table:
+    counts = {(row.queue, row.state): row for row in rows}
+    lines = []
+    for queue in sorted({row.queue for row in rows}):
+        of_queue = [counts.get((queue, state)) for state in _STATES]
+        waits = [row.oldest_wait_ms for row in of_queue if row and row.oldest_wait_ms is not None]
+        paused = any(row.paused for row in of_queue if row)
+        lines.append(
+            [
+                f"{queue} (paused)" if paused else queue,
+                *(str(row.count) if row else "-" for row in of_queue),
+                span(max(waits)) if waits else "-",
+            ]
+        )
+    return Table("Queues", ["queue", *(f"#{state}" for state in _STATES), "#oldest wait"], lines)
+
+
+def timings_table(rows: Sequence[TimingRow]) -> Table:
+    return Table(
+        "Run times",
+        ["queue", "name", "#runs", "#min", "#average", "#p95", "#max"],
+        [
+            [
+                row.queue,
+                row.name,
+                str(row.runs),
+                span(row.min_ms),
+                span(row.average_ms),
+                "-" if row.p95_ms is None else span(row.p95_ms),
+                span(row.max_ms),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def limits_table(rows: Sequence[LimitRow], now: datetime) -> Table:
+    return Table(
+        "Limits",
+        ["group", "#limit", "bucket", "#slot", "held by", "worker", "since"],
+        [
+            [
+                row.group,
+                str(row.slots),
+                row.bucket or "-",
+                "-" if row.slot is None else str(row.slot),
+                f"{row.name} {row.job_id}" if row.job_id else "-",
+                row.worker or "-",
+                ago(row.taken_at, now),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def batches_table(rows: Sequence[BatchRecord], now: datetime) -> Table:
+    return Table(
+        "Batches",
+        ["id", "name", "#total", "#done", "#failed", "callback", "opened", "finished"],
+        [
+            [
+                str(row.id),
+                row.name or "-",
+                "open" if row.total is None else str(row.total),
+                str(row.done),
+                str(row.failed),
+                row.callback or "-",
+                ago(row.opened_at, now),
+                ago(row.finished_at, now),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def schedules_table(rows: Sequence[ScheduleRecord], now: datetime) -> Table:
+    return Table(
+        "Schedules",
+        ["name", "job", "when", "next", "last"],
+        [
+            [
+                row.name if row.enabled else f"{row.name} (off)",
+                row.job,
+                _timing(row),
+                ago(row.next_run_at, now),
+                ago(row.last_run_at, now),
+            ]
+            for row in rows
+        ],
+    )
+
+
+def workers_table(rows: Sequence[WorkerRecord], now: datetime) -> Table:
+    return Table(
+        "Workers",
+        ["id", "live", "#running", "started", "last heard"],
+        [
+            [row.id, "yes" if row.live else "no", str(row.running), ago(row.started_at, now), ago(row.seen_at, now)]
+            for row in rows
+        ],
+    )
+
+
+def orphans_table(rows: Sequence[OrphanRow], now: datetime) -> Table:
+    return Table(
+        "Waiting for a worker that knows them",
+        ["name", "#waiting", "oldest"],
+        [[row.name, str(row.waiting), ago(row.oldest_run_at, now)] for row in rows],
+    )
+
+
+def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
+    return Table(
+        "",
+        ["id", "state", "name", "queue", "#attempts", "when", "tenant"],
+        [
+            [
+                str(job.id),
+                job.state,
+                job.name,
+                job.queue,
+                f"{job.attempts}/{job.max_attempts}",
+                _when(job, now),
+                job.tenant or "-",
+            ]
+            for job in jobs
+        ],
+    )
+
+
+def history_table(failures: Sequence[Failure], now: datetime, title: str = "Failed attempts") -> Table:
+    return Table(
+        title,
+        ["#attempt", "kind", "error", "after", "when", "worker"],
+        [
+            [
+                str(each.attempt),
+                each.kind,
+                ": ".join(part for part in (each.type, each.message) if part) or "-",
+                span(each.failed_at - each.started_at),
+                ago(each.failed_at, now),
+                each.worker,
+            ]
+            for each in failures
+        ],
+    )
+
+
+def print_job(job: JobRecord, failures: Sequence[Failure], now: datetime) -> None:
+    """One job: what is known of it, its arguments as they were given, its failed attempts, and the last one's stack."""
+    for name, value in _facts(job, now):
+        click.echo(f"{name:<13}{printable(value)}")
+    click.echo(f"{'args':<13}{_verbatim(job.args)}")
+    if job.meta is not None:
+        click.echo(f"{'meta':<13}{_verbatim(job.meta)}")
+    if failures:
+        click.echo()
+        print_tables(history_table(failures, now))
+        if failures[-1].stack:
+            click.echo("\nThe last one's stack")
+            for line in failures[-1].stack.splitlines():
+                click.echo(f"  {printable(line)}")
+
+
+def without_payload(job: JobRecord) -> dict[str, Any]:
+    """A job as ``pyjobs list --json`` prints it."""
+    return {key: value for key, value in asdict(job).items() if key not in ("args", "meta")}
+
+
+def job_document(job: JobRecord, failures: Sequence[Failure]) -> str:
+    """A job as ``pyjobs show --json`` prints it. Its args and meta stand in it verbatim: decoding and
+    encoding them would change numbers and lose duplicate keys."""
+    rest = as_json(without_payload(job) | {"failures": [asdict(each) for each in failures]})
+    return f'{rest.removesuffix("}").rstrip()},\n  "args": {job.args or "null"},\n  "meta": {job.meta or "null"}\n}}'
+
+
+def _facts(job: JobRecord, now: datetime) -> Iterator[tuple[str, str]]:
+    yield "id", str(job.id)
+    yield "name", job.name
+    yield "state", f"{job.state} ({job.dead_reason})" if job.dead_reason else job.state
+    yield "queue", f"{job.queue}, priority {job.priority}"
+    yield "attempts", f"{job.attempts} of {job.max_attempts}"
+    if job.timeout_ms is not None:
+        yield "timeout", text(job.timeout_ms)
+    for name, moment in (
+        ("enqueued", job.enqueued_at),
+        ("runs", job.run_at),
+        ("started", job.started_at),
+        ("finished", job.finished_at),
+        ("cancelling", job.cancel_at),
+        ("lease until", job.lease_until),
+    ):
+        if moment is not None:
+            yield name, f"{moment.isoformat(timespec='milliseconds')}  ({ago(moment, now)})"
+    for name, value in (
+        ("worker", job.worker),
+        ("limit", job.bucket),
+        ("unique key", job.unique_key),
+        ("tenant", job.tenant),
+        ("batch", job.batch_id),
+    ):
+        if value is not None:
+            yield name, str(value)
+
+
+def _when(job: JobRecord, now: datetime) -> str:
+    match job.state:
+        case "scheduled" | "pending":
+            return f"due {ago(job.run_at, now)}"
+        case "running":
+            return f"since {span(now - (job.started_at or now))}"
+        case _:
+            return ago(job.finished_at, now)
+
+
+def _timing(schedule: ScheduleRecord) -> str:
+    when = schedule.cron or f"every {text(schedule.every_ms or 0)}"
+    return when if schedule.timezone == "UTC" else f"{when} ({schedule.timezone})"
+
+
+def _verbatim(json_text: str | None) -> str:
+    # JSON may be spread over lines; apart from those only what could steer a terminal is touched.
+    return "\n".join(printable(line) for line in (json_text or "").split("\n"))
