@@ -44,7 +44,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(line)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def databases(request: pytest.FixtureRequest) -> Databases:
     return request.config.stash[DATABASES]
 

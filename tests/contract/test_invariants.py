@@ -69,7 +69,6 @@ def test_all_holds_in_an_ordinary_life(populated: Store, sql: Any) -> None:
         "UPDATE jobs_slots SET slot = -1",
         "UPDATE jobs_groups SET slots = 0",
         "UPDATE jobs_groups SET name = 'a:b'",
-        "UPDATE jobs_definitions SET concurrency_limit = 7 WHERE name = 'limited'",
         "UPDATE jobs_batches SET done = -1",
         "UPDATE jobs_batches SET done = total + 1",
         "UPDATE jobs_batches SET failed = done + 1",

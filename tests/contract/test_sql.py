@@ -1,0 +1,215 @@
+"""The whole story by plain SQL: what another language, or a person at a shell, can do without this package.
+
+Defining, enqueueing, claiming, settling and reading the views, by the database's own shell run as a process.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+pytestmark = pytest.mark.sql
+
+TOKEN = str(uuid4())
+
+
+def sqlite3_shell(database: Any, script: str) -> list[str]:
+    return lines(["sqlite3", "-bail", "-cmd", ".timeout 5000", database.url.removeprefix("sqlite:///")], script)
+
+
+def psql(database: Any, script: str) -> list[str]:
+    program = shutil.which("psql") or str(next(Path("/usr/lib/postgresql").glob("*/bin/psql")))
+    return lines([program, database.url, "--no-psqlrc", "-qAt", "-v", "ON_ERROR_STOP=1"], script)
+
+
+def lines(command: list[str], script: str) -> list[str]:
+    done = subprocess.run(command, input=script, text=True, capture_output=True, timeout=60)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.databases("postgresql")
+class TestPsql:
+    def test_from_a_definition_to_the_views(self, database: Any) -> None:
+        assert psql(database, "SELECT jobs_contract();") == ["1"]
+
+        [_, enqueued] = psql(
+            database,
+            """
+            SELECT jobs_define('welcome', '{"max_attempts": 3, "queue": "mailers"}');
+            SELECT jobs_enqueue('welcome', '{"user_id": 1e22}', '{"unique_key": "w1"}');
+            """,
+        )
+        [again] = psql(database, """SELECT jobs_enqueue('welcome', '{"user_id": 2}', '{"unique_key": "w1"}');""")
+        assert again == enqueued
+
+        [claimed] = psql(
+            database,
+            f"""SELECT id, name, args, attempt FROM jobs_claim('a shell', '{TOKEN}', '{{"queues": ["mailers"]}}');""",
+        )
+        assert claimed == f'{enqueued}|welcome|{{"user_id": 1e22}}|1'
+        assert psql(database, "SELECT queue, state, count FROM jobs_status;") == ["mailers|running|1"]
+
+        [settled] = psql(database, f"SELECT accepted, state FROM jobs_settle('{enqueued}', '{TOKEN}', 'done', '{{}}');")
+        assert settled == "t|done"
+        [settled] = psql(database, f"SELECT accepted, state FROM jobs_settle('{enqueued}', '{TOKEN}', 'done', '{{}}');")
+        assert settled == "t|done"
+        assert psql(database, "SELECT name, state FROM jobs_list;") == ["welcome|done"]
+
+    def test_what_has_a_default_can_be_left_out(self, database: Any) -> None:
+        psql(database, "SELECT jobs_define('welcome');")
+        [enqueued] = psql(database, "SELECT jobs_enqueue('welcome');")
+        assert psql(database, f"SELECT id FROM jobs_claim('a shell', '{TOKEN}');") == [enqueued]
+        assert psql(database, f"SELECT state FROM jobs_settle('{enqueued}', '{TOKEN}', 'failed');") == ["scheduled"]
+        assert len(psql(database, "SELECT * FROM jobs_sweep();")) == 1
+
+    def test_many_at_once(self, database: Any) -> None:
+        jobs = json.dumps([{"name": "welcome", "args": json.dumps({"n": n})} for n in range(3)])
+        answers = psql(
+            database, f"SELECT jobs_define('welcome');\nSELECT position, inserted FROM jobs_enqueue_many('{jobs}');"
+        )
+        assert answers[1:] == ["0|t", "1|t", "2|t"]
+
+        held = psql(database, f"SELECT id FROM jobs_claim('a shell', '{TOKEN}', '{{\"max_jobs\": 3}}');")
+        outcomes = json.dumps([{"id": id, "token": TOKEN, "outcome": "done"} for id in held])
+        assert psql(database, f"SELECT accepted FROM jobs_settle_many('{outcomes}');") == ["t", "t", "t"]
+
+    def test_a_batch_and_a_callback(self, database: Any) -> None:
+        [_, _, batch, _] = psql(
+            database,
+            """
+            SELECT jobs_define('row');
+            SELECT jobs_define('finished');
+            SELECT jobs_open_batch('{"callback": {"name": "finished", "args": "[1]"}}') AS batch \\gset
+            SELECT :'batch';
+            SELECT length(jobs_enqueue('row', '{}', format('{"batch_id": "%s"}', :'batch'))::text);
+            """,
+        )
+        psql(database, f"SELECT * FROM jobs_seal_batch('{batch}');")
+        [id] = psql(database, f"SELECT id FROM jobs_claim('a shell', '{TOKEN}', '{{}}');")
+        psql(database, f"SELECT * FROM jobs_settle('{id}', '{TOKEN}', 'done', '{{}}');")
+
+        [callback] = psql(database, f"SELECT name, args FROM jobs_claim('a shell', '{uuid4()}', '{{}}');")
+        assert callback == "finished|[1]"
+
+    def test_a_refusal_says_what_to_do(self, database: Any) -> None:
+        with pytest.raises(RuntimeError, match=r"(?s)wrok.*HINT"):
+            psql(database, "SELECT jobs_enqueue('wrok', '{}', '{}');")
+
+    def test_an_enqueue_is_part_of_the_transaction(self, database: Any) -> None:
+        psql(
+            database,
+            """
+            SELECT jobs_define('welcome');
+            BEGIN;
+            SELECT jobs_enqueue('welcome');
+            ROLLBACK;
+            """,
+        )
+        assert psql(database, "SELECT id FROM jobs_list;") == []
+
+
+@pytest.mark.databases("sqlite")
+class TestSqliteShell:
+    def test_from_a_definition_to_the_views(self, database: Any) -> None:
+        assert sqlite3_shell(database, "SELECT * FROM jobs_contract;") == ["1"]
+
+        [enqueued] = sqlite3_shell(
+            database,
+            """
+            INSERT INTO jobs_define (name, options) VALUES ('welcome', '{"max_attempts": 3, "queue": "mailers"}');
+            BEGIN IMMEDIATE;
+            INSERT INTO jobs_enqueue (name, args, options)
+                VALUES ('welcome', '{"user_id": 1e22}', '{"unique_key": "w1"}');
+            SELECT id FROM jobs_enqueued;
+            COMMIT;
+            """,
+        )
+        again = sqlite3_shell(
+            database,
+            """
+            INSERT INTO jobs_enqueue (name, args, options) VALUES ('welcome', '{"user_id": 2}', '{"unique_key": "w1"}')
+                RETURNING (SELECT id || ' ' || inserted FROM jobs_enqueued);
+            """,
+        )
+        assert again == [f"{enqueued} 0"]
+
+        [claimed] = sqlite3_shell(
+            database,
+            f"""
+            BEGIN IMMEDIATE;
+            INSERT INTO jobs_claim (worker, token, options) VALUES ('a shell', '{TOKEN}', '{{"queues": ["mailers"]}}');
+            SELECT id, name, args, attempt FROM jobs_claimed WHERE token = '{TOKEN}';
+            COMMIT;
+            """,
+        )
+        assert claimed == f'{enqueued}|welcome|{{"user_id": 1e22}}|1'
+        assert sqlite3_shell(database, "SELECT queue, state, count FROM jobs_status;") == ["mailers|running|1"]
+
+        for _ in range(2):
+            settled = sqlite3_shell(
+                database,
+                f"""
+                INSERT INTO jobs_settle (id, token, outcome, detail) VALUES ('{enqueued}', '{TOKEN}', 'done', '{{}}')
+                    RETURNING (SELECT accepted || ' ' || state FROM jobs_settled);
+                """,
+            )
+            assert settled == ["1 done"]
+        assert sqlite3_shell(database, "SELECT name, state FROM jobs_list;") == ["welcome|done"]
+
+    def test_what_has_a_default_can_be_left_out(self, database: Any) -> None:
+        assert sqlite3_shell(
+            database,
+            f"""
+            INSERT INTO jobs_define (name) VALUES ('welcome');
+            INSERT INTO jobs_enqueue (name) VALUES ('welcome');
+            INSERT INTO jobs_claim (worker, token) VALUES ('a shell', '{TOKEN}');
+            INSERT INTO jobs_settle (id, token, outcome)
+                SELECT id, token, 'failed' FROM jobs_claimed WHERE token = '{TOKEN}';
+            SELECT state FROM jobs_list;
+            INSERT INTO jobs_sweep (options) VALUES (NULL);
+            SELECT promoted FROM jobs_swept;
+            """,
+        ) == ["scheduled", "0"]
+
+    def test_many_at_once(self, database: Any) -> None:
+        jobs = json.dumps([{"name": "welcome", "args": json.dumps({"n": n})} for n in range(3)])
+        answers = sqlite3_shell(
+            database,
+            f"""
+            INSERT INTO jobs_define (name) VALUES ('welcome');
+            BEGIN IMMEDIATE;
+            INSERT INTO jobs_enqueue_many (jobs) VALUES ('{jobs}');
+            SELECT position, inserted FROM jobs_enqueued ORDER BY position;
+            INSERT INTO jobs_claim (worker, token, options) VALUES ('a shell', '{TOKEN}', '{{"max_jobs": 3}}');
+            INSERT INTO jobs_settle_many (outcomes)
+                SELECT json_group_array(json_object('id', id, 'token', token, 'outcome', 'done'))
+                FROM jobs_claimed WHERE token = '{TOKEN}';
+            SELECT accepted FROM jobs_settled;
+            COMMIT;
+            """,
+        )
+        assert answers == ["0|1", "1|1", "2|1", "1", "1", "1"]
+
+    def test_a_refusal_says_what_to_do(self, database: Any) -> None:
+        with pytest.raises(RuntimeError, match=r"PJ001 .*; "):
+            sqlite3_shell(database, "INSERT INTO jobs_enqueue (name) VALUES ('wrok');")
+
+    def test_an_enqueue_is_part_of_the_transaction(self, database: Any) -> None:
+        sqlite3_shell(
+            database,
+            """
+            INSERT INTO jobs_define (name) VALUES ('welcome');
+            BEGIN IMMEDIATE;
+            INSERT INTO jobs_enqueue (name) VALUES ('welcome');
+            ROLLBACK;
+            """,
+        )
+        assert sqlite3_shell(database, "SELECT id FROM jobs_list;") == []
