@@ -1,0 +1,279 @@
+"""The one thread that claims and settles: rows go from here to the crew, endings come back and go to the database.
+
+Each turn it sends what has ended and asks for as many jobs as there is room for, both in one call. While that call
+is on its way the crew goes on, so the more there is to do, the more each call carries.
+
+Nothing is lost by a call that fails. Outcomes are kept until one was answered, and settling again what was settled is
+answered the same. A claim is asked again *with its token*, which answers what the first one took; so jobs
+claimed by a call whose reply was lost are found again rather than left to their lease.
+
+An outcome that the database refuses (a delay it does not take, say) is sent again as a plain failure, so that it
+can hold up neither the others nor its own job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from pyjobs.definition import Job
+from pyjobs.errors import PyjobsError, StoreUnavailable
+from pyjobs.records import ClaimedJob, ClaimRequest, Outcome, Settled
+from pyjobs.store.base import Store
+from pyjobs.worker import outcomes
+from pyjobs.worker.attempt import Attempt, Ending, Hand
+from pyjobs.worker.executors import Crew
+from pyjobs.worker.inbox import Inbox
+from pyjobs.worker.journal import Journal
+from pyjobs.worker.trouble import Trouble
+
+_log = logging.getLogger("pyjobs.worker")
+
+_LARGEST_CLAIM = 1_000
+_HORIZON = 0.05
+"""Jobs are fetched ahead for this long: about the time a slow round trip takes."""
+_PATIENCE = 1.0
+"""A job that was fetched ahead and has waited this long for its turn is given back for others to run."""
+_LAST_WORDS = 2.0
+"""How long handlers have to stop once the grace is over, in seconds."""
+_FAREWELL = 5.0
+"""How long to try to settle what is left when the worker ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What this worker claims and how; times in seconds but the lease."""
+
+    worker: str
+    definitions: Mapping[str, Job[..., Any]]
+    queues: tuple[str, ...] | None
+    names: tuple[str, ...] | None
+    lease_ms: int
+    poll: float
+    max_poll: float
+    grace: float
+    prefetch: int
+    """At most so many jobs are held beyond those that run."""
+    once: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one exchange with the database brought."""
+
+    asked: int
+    got: int
+    settled: int
+
+    @property
+    def more(self) -> bool:
+        """It got all it asked for, so there may be more."""
+        return 0 < self.asked <= self.got
+
+
+class Dispatcher:
+    """Runs until stopped, or with ``plan.once`` until nothing that is due is left."""
+
+    def __init__(self, plan: Plan, store: Store, crew: Crew, hand: Hand, inbox: Inbox, journal: Journal) -> None:
+        self._plan = plan
+        self._store = store
+        self._crew = crew
+        self._hand = hand
+        self._inbox = inbox
+        self._journal = journal
+        self._trouble = Trouble("dispatcher")
+        self._unsettled: list[tuple[Ending, Outcome]] = []
+        self._request: ClaimRequest | None = None  # a claim whose answer is not known yet
+        self._pace: float | None = None  # how long a job takes, lately
+        self._stopping = threading.Event()
+        self._hurrying = threading.Event()
+
+    def stop(self) -> None:
+        """Claim no more, finish what is held within the grace, end. Called again: end now."""
+        if self._stopping.is_set():
+            self._hurrying.set()
+        self._stopping.set()
+        self._inbox.wake()
+
+    def run(self) -> None:
+        """Serve, then wind down. With ``plan.once``: raise what kept it from the database for longer than the grace."""
+        try:
+            self._serve()
+        finally:
+            self._wind_down()
+
+    def _serve(self) -> None:
+        idle = self._plan.poll
+        while not self._stopping.is_set():
+            try:
+                turn = self._turn()
+                if turn.more or self._unsettled:
+                    continue
+                if self._plan.once and self._is_finished(turn):
+                    return
+                idle = self._plan.poll if turn.got or turn.settled else min(idle * 2, self._plan.max_poll)
+                self._inbox.sleep(min(idle, _PATIENCE) if self._crew.waiting else idle)
+            except Exception as error:  # whatever the database does, handlers go on and are settled later
+                rest = self._trouble.met(error)
+                if self._plan.once and self._trouble.lasted > self._plan.grace:
+                    raise
+                self._stopping.wait(rest)
+
+    def _turn(self) -> Turn:
+        self._collect()
+        self._note(self._stale())
+        settling = len(self._unsettled)
+        asked = self._room()
+        jobs = self._exchange(asked)
+        self._trouble.over()
+        self._receive(jobs)
+        return Turn(asked, len(jobs), settling)
+
+    def _is_finished(self, turn: Turn) -> bool:
+        """Nothing is held, and a claim made after the last outcome was settled found nothing."""
+        return turn.asked > 0 and turn.got == 0 and not self._hand
+
+    # From the crew
+
+    def _collect(self) -> None:
+        endings = self._inbox.take_all()
+        for ending in endings:
+            if ending.ran is not None:
+                self._pace = ending.ran if self._pace is None else 0.9 * self._pace + 0.1 * ending.ran
+        self._note(endings)
+
+    def _note(self, endings: Iterable[Ending]) -> None:
+        for ending in endings:
+            if ending.outcome is None:
+                self._hand.drop([ending.claimed])
+                self._journal.lost(ending)
+            else:
+                self._unsettled.append((ending, ending.outcome))
+
+    def _stale(self) -> list[Ending]:
+        """Fetched ahead in vain: the jobs before them take longer than those did that were measured."""
+        stale = self._crew.withdraw(time.monotonic() - _PATIENCE)
+        if stale:
+            self._pace = None
+        return stale
+
+    def _room(self) -> int:
+        """How many more jobs to hold: enough that nobody is idle while a call is on its way."""
+        ahead = 0 if self._pace is None else int(self._crew.size * _HORIZON / max(self._pace, 1e-6))
+        return min(self._crew.size + min(ahead, self._plan.prefetch) - self._crew.load, _LARGEST_CLAIM)
+
+    # To the database and back
+
+    def _exchange(self, room: int) -> list[ClaimedJob]:
+        """Settle what has ended and claim for the room there is, in one call where both are wanted."""
+        if self._request is None and room > 0:
+            self._request = self._ask(room)
+        try:
+            settled, jobs = self._send([outcome for _, outcome in self._unsettled])
+        except StoreUnavailable:
+            raise
+        except PyjobsError:
+            if not self._unsettled:
+                raise
+            self._settle_one_by_one()
+            settled, jobs = self._send([])
+        self._request = None
+        sent, self._unsettled = self._unsettled, []
+        self._hand.drop(ending.claimed for ending, _ in sent)
+        answers = {answer.id: answer for answer in settled}
+        for ending, outcome in sent:
+            self._journal.settled(ending, outcome, answers.get(outcome.id))
+        self._journal.claimed(jobs)
+        return jobs
+
+    def _send(self, outcomes: list[Outcome]) -> tuple[list[Settled], list[ClaimedJob]]:
+        if outcomes and self._request is not None:
+            return self._store.settle_and_claim(outcomes, self._request)
+        if outcomes:
+            return self._store.settle_many(outcomes), []
+        if self._request is not None:
+            return [], self._store.claim(self._request)
+        return [], []
+
+    def _ask(self, room: int) -> ClaimRequest:
+        return ClaimRequest(
+            worker=self._plan.worker,
+            token=uuid4(),
+            queues=self._plan.queues,
+            names=self._plan.names,
+            max_jobs=room,
+            lease_ms=self._plan.lease_ms,
+        )
+
+    def _settle_one_by_one(self) -> None:
+        """Some outcome was refused: find it, so that the others do not wait for it."""
+        while self._unsettled:
+            ending, outcome = self._unsettled[0]
+            try:
+                answers = self._store.settle_many([outcome])
+            except StoreUnavailable:
+                raise
+            except PyjobsError as refusal:
+                _log.error("an outcome of %s was refused: %s", ending.claimed.id, refusal)
+                outcome = outcomes.refused(ending.claimed, refusal)
+                answers = self._store.settle_many([outcome])
+            self._unsettled.pop(0)
+            self._hand.drop([ending.claimed])
+            self._journal.settled(ending, outcome, answers[0] if answers else None)
+
+    def _receive(self, jobs: list[ClaimedJob]) -> None:
+        attempts = []
+        for claimed in jobs:
+            job = self._plan.definitions.get(claimed.name)
+            if job is None:
+                self._note([outcomes.unknown_name(claimed)])
+                continue
+            try:
+                attempts.append(Attempt.of(claimed, job, self._plan.worker))
+            except Exception as error:  # a row that makes no attempt fails alone
+                result = outcomes.raised(claimed, error)
+                self._note([Ending(claimed, result.outcome, error)])
+        for lost in self._hand.take(attempts):
+            self._crew.halt(lost, "lost")
+        self._crew.start(attempts)
+
+    # The end
+
+    def _wind_down(self) -> None:
+        """Give back what has not begun, let the rest finish, then ask it to stop, then leave it behind."""
+        self._note(self._crew.withdraw())
+        self._finish(self._plan.grace)
+        self._crew.halt_all("stop")
+        self._finish(_LAST_WORDS)
+        self._note(self._crew.abandon())
+        self._finish(_FAREWELL)
+        unsettled = len(self._unsettled)
+        if unsettled:
+            _log.error("%d jobs could not be settled: they run again when their lease is over", unsettled)
+
+    def _finish(self, seconds: float) -> None:
+        """Settle what ends until nothing is held, the time is up or there is a hurry; try once in any case."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self._collect()
+                self._give_back(self._exchange(0))
+                self._trouble.over()
+                if not self._hand and not self._unsettled:
+                    return
+                if not self._unsettled and not self._hurrying.is_set():
+                    self._inbox.sleep(max(0.0, deadline - time.monotonic()))
+            except Exception as error:
+                rest = self._trouble.met(error)
+                self._hurrying.wait(min(rest, max(0.0, deadline - time.monotonic())))
+            if self._hurrying.is_set() or time.monotonic() >= deadline:
+                return
+
+    def _give_back(self, jobs: Iterable[ClaimedJob]) -> None:
+        """What a claim brought whose answer came after the stop."""
+        self._note(Ending(each, outcomes.not_performed(each).outcome) for each in jobs)

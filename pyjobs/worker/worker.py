@@ -1,0 +1,270 @@
+"""``Worker``: puts the parts together, and takes them apart in order.
+
+::
+
+    store ─► dispatcher ─► crew ─► inbox ─► dispatcher ─► store
+                 │           ▲
+                 └─► hand ─► heartbeat            scheduler
+
+Each part that talks to the database has a thread and a connection of its own, so that none waits for another. The
+thread that called ``run`` only waits for word, from ``stop`` or of the dispatcher's end. A word is a
+``SimpleQueue.put``, the one way of telling that is safe in a signal handler, even in one that interrupts another.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any, Literal
+
+from pyjobs.app import Jobs
+from pyjobs.duration import milliseconds, text
+from pyjobs.errors import ContractMismatch, InvalidConfiguration, PyjobsError
+from pyjobs.options import Duration
+from pyjobs.store.base import CONTRACT_VERSION, Store
+from pyjobs.worker.attempt import Hand
+from pyjobs.worker.dispatcher import Dispatcher, Plan
+from pyjobs.worker.executors import Crew
+from pyjobs.worker.heartbeat import Heartbeat
+from pyjobs.worker.inbox import Inbox
+from pyjobs.worker.journal import EventHook, FailureHook, Hooks, Journal, Report
+from pyjobs.worker.scheduler import Duties, Scheduler
+
+_log = logging.getLogger("pyjobs.worker")
+
+_FAREWELL = 5.0
+"""How long to wait for a thread that may be in a call to the database, in seconds."""
+
+_DEFAULT_PREFETCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The dispatcher's last word."""
+
+    error: BaseException | None
+
+
+class Worker:
+    """Performs the jobs of one application.
+
+    ``queues``: the queues it takes jobs from; None: all.
+    ``concurrency``: how many attempts run at once, threads and coroutines together.
+    ``lease``: how long the database believes a claim without a heartbeat; longer than every timeout.
+    ``poll_interval``, ``max_poll_interval``: how often an idle worker looks if nothing wakes it, at first and later.
+    ``grace``: how long a stopping worker lets handlers finish.
+    ``schedules``: whether it fires schedules.
+    ``unknown``: jobs this application does not define are left to workers that do ("leave"), or claimed and
+    failed ("fail").
+    ``prefetch``: how many jobs at most to hold beyond those that run, while jobs are short.
+
+    Hooks, called from a thread of their own: ``on_error(job, failure)`` for each failed attempt, ``on_dead(job,
+    failure)`` for the last one, ``on_event(event)`` for everything. Not for what happens elsewhere, such as a job
+    buried after its worker was killed.
+
+    Raises ``InvalidConfiguration``.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        *,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 10,
+        lease: Duration = "5m",
+        poll_interval: Duration = "1s",
+        max_poll_interval: Duration = "5s",
+        grace: Duration = "30s",
+        schedules: bool = True,
+        unknown: Literal["leave", "fail"] = "leave",
+        prefetch: int | None = None,
+        on_dead: FailureHook | None = None,
+        on_error: FailureHook | None = None,
+        on_event: EventHook | None = None,
+    ) -> None:
+        self.id = _new_worker_id()
+        self._jobs = jobs
+        self._queues = None if queues is None else tuple(queues)
+        self._concurrency = concurrency
+        self._lease_ms = milliseconds(lease, "lease")
+        self._poll = milliseconds(poll_interval, "poll_interval") / 1_000
+        self._max_poll = max(self._poll, milliseconds(max_poll_interval, "max_poll_interval") / 1_000)
+        self._grace = milliseconds(grace, "grace") / 1_000
+        self._schedules = schedules
+        self._unknown = unknown
+        self._prefetch = _DEFAULT_PREFETCH if prefetch is None else prefetch
+        self._hooks = Hooks(on_dead, on_error, on_event)
+        self._words: SimpleQueue[Literal["stop"] | _Ended] = SimpleQueue()
+        self._check_settings()
+
+    def run(self, once: bool = False) -> Report:
+        """Define what the application declares, then perform its jobs until stopped. With ``once``: fire what schedules
+        are due, perform all that is due, and return; a retry in the future is left alone.
+
+        Raises ``InvalidConfiguration``, and what the database refuses at the start; with ``once`` also
+        ``StoreUnavailable`` when it stays away for longer than the grace.
+        """
+        self._check_definitions()
+        with closing(self._jobs.open_store()) as store:
+            _check_contract(store)
+            self._jobs.sync(store)
+            with closing(self._jobs.open_store()) as beating, closing(self._jobs.open_store()) as scheduling:
+                return self._run(store, beating, scheduling, once)
+
+    def stop(self) -> None:
+        """Claim no more, finish what is held within the grace, and let ``run`` return. Called again: give back at once
+        what still runs. Safe from any thread and in a signal handler."""
+        self._words.put("stop")
+
+    def _run(self, store: Store, beating: Store, scheduling: Store, once: bool) -> Report:
+        hand, inbox, journal = Hand(), Inbox(store), Journal(self.id, self._hooks)
+        crew = Crew(self._concurrency, inbox.put)
+        dispatcher = Dispatcher(self._plan(once), store, crew, hand, inbox, journal)
+        heartbeat = Heartbeat(beating, self.id, self._info(), self._lease_ms, hand, crew)
+        scheduler = Scheduler(scheduling, Duties.of(schedules=self._schedules, lease_ms=self._lease_ms))
+        if once:
+            scheduler.do()
+        self._say("started")
+        try:
+            with _beside("heartbeat", heartbeat.run), nullcontext() if once else _beside("scheduler", scheduler.run):
+                self._attend(dispatcher)
+        finally:
+            crew.close()
+            journal.close()
+            with suppress(PyjobsError):
+                store.leave(self.id)
+            report = journal.report()
+            self._say("stopped", **asdict(report))
+        return report
+
+    def _attend(self, dispatcher: Dispatcher) -> None:
+        """Pass on each word to stop, until the dispatcher has ended."""
+        thread = threading.Thread(target=self._dispatch, args=(dispatcher,), name="pyjobs-dispatcher", daemon=True)
+        thread.start()
+        try:
+            while not isinstance(word := self._words.get(), _Ended):
+                dispatcher.stop()
+                self._say("stopping")
+        except BaseException:  # Ctrl-C where nobody has wired the signals
+            dispatcher.stop()
+            dispatcher.stop()
+            thread.join()
+            raise
+        if word.error is not None:
+            raise word.error
+
+    def _dispatch(self, dispatcher: Dispatcher) -> None:
+        try:
+            dispatcher.run()
+        except BaseException as error:
+            self._words.put(_Ended(error))
+        else:
+            self._words.put(_Ended(None))
+
+    def _plan(self, once: bool) -> Plan:
+        return Plan(
+            worker=self.id,
+            definitions=self._jobs.definitions,
+            queues=self._queues,
+            names=None if self._unknown == "fail" else tuple(self._jobs.definitions),
+            lease_ms=self._lease_ms,
+            poll=self._poll,
+            max_poll=self._max_poll,
+            grace=self._grace,
+            prefetch=self._prefetch,
+            once=once,
+        )
+
+    def _info(self) -> dict[str, Any]:
+        """What ``jobs_workers`` tells of this worker."""
+        return {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "version": metadata.version("pyjobs"),
+            "queues": self._queues,
+            "names": None if self._unknown == "fail" else sorted(self._jobs.definitions),
+            "concurrency": self._concurrency,
+        }
+
+    def _say(self, event: str, **fields: object) -> None:
+        _log.info("worker %s %s", self.id, event, extra={"event": event, "worker": self.id, **fields})
+
+    def _check_settings(self) -> None:
+        for wrong, message, hint in (
+            (self._concurrency < 1, f"a concurrency of {self._concurrency}", "use at least 1"),
+            (self._prefetch < 0, f"a prefetch of {self._prefetch}", "use 0 for none"),
+            (self._lease_ms < 100, f"a lease of {text(self._lease_ms)}", "use some minutes"),
+            (self._poll == 0, "a poll_interval of 0", "use '1s'"),
+            (self._queues == (), "no queues", "leave them out for all"),
+            (self._unknown not in ("leave", "fail"), f"unknown={self._unknown!r}", "use 'leave' or 'fail'"),
+        ):
+            if wrong:
+                raise InvalidConfiguration(f"a worker cannot have {message}", hint)
+
+    def _check_definitions(self) -> None:
+        definitions = self._jobs.definitions.values()
+        if not definitions and self._unknown == "leave":
+            raise InvalidConfiguration("the application defines no jobs", "import the modules that define them")
+        for job in definitions:
+            if job.isolation != "thread":
+                raise InvalidConfiguration(
+                    f"the job {job.name!r} asks for isolation={job.isolation!r}, which a worker cannot give yet",
+                    "use isolation='thread'",
+                )
+            if job.timeout_ms is not None and job.timeout_ms >= self._lease_ms:
+                raise InvalidConfiguration(
+                    f"the lease of {text(self._lease_ms)} is not longer than the timeout of {job.name!r},"
+                    f" {text(job.timeout_ms)}",
+                    "give the worker a longer lease, or the job a shorter timeout",
+                )
+
+
+def run_with_signals(worker: Worker, once: bool = False) -> Report:
+    """``worker.run``, stopped by SIGTERM, SIGINT or SIGQUIT, and by a second one at once. Only in the main thread."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        worker.stop()
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)}
+    try:
+        return worker.run(once)
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+@contextmanager
+def _beside(name: str, run: Callable[[threading.Event], None]) -> Iterator[None]:
+    """Something runs on a thread of its own during the block, and is told when that ends."""
+    ended = threading.Event()
+    thread = threading.Thread(target=run, args=(ended,), name=f"pyjobs-{name}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(_FAREWELL)
+
+
+def _check_contract(store: Store) -> None:
+    installed = store.contract()
+    if installed != CONTRACT_VERSION:
+        raise ContractMismatch(
+            f"the database has version {installed} of the contract, this worker needs {CONTRACT_VERSION}",
+            "pyjobs migrate, or a worker of the other version",
+        )
+
+
+def _new_worker_id() -> str:
+    """Unique also where host names and process ids come again, as in containers."""
+    return f"{socket.gethostname()[:100]}:{os.getpid()}:{secrets.token_hex(4)}"
