@@ -13,6 +13,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextvars import Context
 from typing import Any
 
 from pyjobs.worker.attempt import Attempt
@@ -55,7 +56,8 @@ class EventLoop:
 
     def _begin(self, perform: Callable[[Attempt], Coroutine[Any, Any, None]], attempts: Sequence[Attempt]) -> None:
         for each in attempts:
-            self._loop.create_task(perform(each))
+            # An empty context: this one is that of the attempt whose place they take.
+            self._loop.create_task(perform(each), context=Context())
 
     def _cancel(self, attempt: Attempt) -> None:
         if attempt.task is not None:

@@ -132,10 +132,10 @@ class Worker:
         dispatcher = Dispatcher(self._plan(once), store, crew, hand, inbox, journal)
         heartbeat = Heartbeat(beating, self.id, self._info(), self._lease_ms, hand, crew)
         scheduler = Scheduler(scheduling, Duties.of(schedules=self._schedules, lease_ms=self._lease_ms))
-        if once:
-            scheduler.do()
         self._say("started")
         try:
+            if once:
+                scheduler.do()
             with _beside("heartbeat", heartbeat.run), nullcontext() if once else _beside("scheduler", scheduler.run):
                 self._attend(dispatcher)
         finally:

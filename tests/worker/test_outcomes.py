@@ -84,20 +84,24 @@ class TestReturning:
 
         assert set(seen) == {"acme", None}
 
-    def test_what_a_handler_sets_in_its_context_is_gone_for_the_next_one(self, jobs: Jobs) -> None:
+    @pytest.mark.parametrize("is_async", [False, True])
+    def test_what_a_handler_sets_in_its_context_is_gone_for_the_next_one(self, jobs: Jobs, is_async: bool) -> None:
         variable: contextvars.ContextVar[str] = contextvars.ContextVar("variable", default="unset")
         seen = []
 
-        @jobs.job
-        def work() -> None:
+        def plain() -> None:
             seen.append(variable.get())
             variable.set("set")
 
-        work.enqueue()
-        work.enqueue()
+        async def coroutine() -> None:
+            plain()
+
+        jobs.define("work", coroutine if is_async else plain)
+        for _ in range(3):
+            jobs.enqueue("work")
         once(jobs, concurrency=1)
 
-        assert seen == ["unset", "unset"]
+        assert seen == ["unset"] * 3
 
 
 class TestRaising:
