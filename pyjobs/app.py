@@ -47,25 +47,14 @@ from pyjobs.store.base import Store
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
 
 _ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-class HandlerWithContext(Protocol[R_co]):
-    """A handler that asks for its context by name. No type can say "these parameters but that one", so the
-    arguments of its ``enqueue`` are checked when it is called."""
-
-    def __call__(self, *args: Any, context: JobContext, **kwargs: Any) -> R_co: ...
-
-
 class Decorator(Protocol):
     """What ``@jobs.job(...)`` decorates with."""
 
-    @overload
-    def __call__(self, handler: HandlerWithContext[R]) -> Job[..., R]: ...
-    @overload
     def __call__(self, handler: Callable[P, R]) -> Job[P, R]: ...
 
 
@@ -219,13 +208,15 @@ class Jobs:
         return MappingProxyType(self._definitions)
 
     @overload
-    def job(self, handler: HandlerWithContext[R], /) -> Job[..., R]: ...
-    @overload
     def job(self, handler: Callable[P, R], /) -> Job[P, R]: ...
     @overload
     def job(self, name: str | None = None, /, **options: Unpack[JobOptions]) -> Decorator: ...
     def job(self, first: Any = None, /, **options: Unpack[JobOptions]) -> Any:
-        """Define a job: ``@jobs.job``, ``@jobs.job("mail/send", queue="mail")``. Without a name, its handler's."""
+        """Define a job: ``@jobs.job``, ``@jobs.job("mail/send", queue="mail")``. Without a name it has the handler's.
+
+        A parameter called ``context`` is given the ``JobContext``. No type can say "these parameters but that one", so
+        for a type checker, which else misses it in ``enqueue``, write ``context: JobContext | None = None``.
+        """
         if callable(first):
             return self.define(first.__name__, first)
 

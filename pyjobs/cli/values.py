@@ -25,5 +25,5 @@ def moment(written: str) -> datetime:
     except ValueError:
         raise click.BadParameter(f"{written!r} is not a moment: write 2026-01-31T09:00:00Z") from None
     if read.utcoffset() is None:
-        raise click.BadParameter(f"{written!r} has no time zone: write 2026-01-31T09:00:00Z, or an offset such as +01:00")
+        raise click.BadParameter(f"{written!r} has no time zone: end it with Z, or with an offset such as +01:00")
     return read
