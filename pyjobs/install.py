@@ -57,6 +57,7 @@ CREATED = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)",
     re.MULTILINE | re.IGNORECASE,
 )
+DEPENDED_ON = "2BP01"
 INCOMPLETE = "this installation of pyjobs is incomplete: install it again"
 
 Stamp = tuple[str, str]
@@ -306,8 +307,8 @@ class _Sqlite(_Package):
 
     def run(self, connection: Any, text: str) -> None:
         statement = ""
-        for line in text.splitlines(keepends=True):
-            statement += line
+        for piece in re.split("(?<=;)", text):
+            statement += piece
             if sqlite3.complete_statement(statement):  # knows where a trigger ends
                 connection.execute(statement)
                 statement = ""
@@ -380,7 +381,13 @@ def _locked(backend: Any) -> Iterator[None]:
     """yoyo's lock: a row, which a killed process leaves behind. It names the process but not its machine, so
     nothing here can know that it is dead, and nothing here breaks it."""
     backend.create_lock_table()
-    backend.execute(f"SELECT 1 FROM {backend.lock_table}")  # yoyo says nothing when it could not create it
+    try:
+        backend.execute(f"SELECT 1 FROM {backend.lock_table}")
+    except backend.DatabaseError as error:  # yoyo says nothing when it could not create it
+        raise InvalidConfiguration(
+            f"yoyo's tables can be neither created nor read here: {_told(error)}",
+            "migrate as the owner of the database or of the schema",
+        ) from error
     try:
         with backend.lock(timeout=LOCK_PATIENCE):
             yield
@@ -430,6 +437,10 @@ def _order(version: str) -> tuple[int, ...]:
 
 
 def _told(error: BaseException) -> str:
-    """The first line of what a database said, and where it happened."""
-    place = " in ".join(getattr(error, "__notes__", ()))
-    return str(error).strip().split("\n")[0] + (f" ({place})" if place else "")
+    """What the database said, in a line, and where it happened. Details may hold what is in the rows, so they are
+    left out; all but the names of the objects that stop a rollback."""
+    lines = str(error).strip().split("\n")
+    told = lines[: 2 if getattr(error, "sqlstate", None) == DEPENDED_ON else 1]
+    if place := " in ".join(getattr(error, "__notes__", ())):
+        told.append(f"({place})")
+    return " ".join(told)

