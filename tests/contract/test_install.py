@@ -8,12 +8,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,6 +49,14 @@ class Package:
     def append(self, routine: str, text: str) -> None:
         for file in self.folder.glob(f"sql/*/{routine}.sql"):
             file.write_text(f"{file.read_text()}\n{text}\n")
+
+    def hangs_after_sending(self) -> None:
+        """With every routine sent, and nothing committed."""
+        module = self.folder / "pyjobs" / "install.py"
+        line = "        version, digest = self.stamp\n"
+        assert line in module.read_text()
+        hang = "        print('sent', flush=True)\n        __import__('time').sleep(600)\n"
+        module.write_text(module.read_text().replace(line, hang + line))
 
     def start(self, function: str, url: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -326,10 +332,11 @@ class TestFailure:
     def test_by_a_kill_leaves_nothing_but_the_lock(
         self, empty_database: Database, package: Package, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        package.append("sweep", FOR_EVER[empty_database.dialect])
+        package.hangs_after_sending()
         process = package.start("migrate", empty_database.url)
-        wait_until(lambda: "jobs" in names(empty_database))
-        process.send_signal(signal.SIGKILL)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "sent\n"
+        process.kill()
         process.communicate()
         monkeypatch.setattr(install, "LOCK_PATIENCE", 1)
 
@@ -430,12 +437,6 @@ class TestYoyo:
         assert not install.status(empty_database.url).current
 
 
-FOR_EVER = {
-    "postgresql": "SELECT pg_sleep(600);",
-    "sqlite": "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n;",
-}
-
-
 def yoyo(command: str, url: str, source: Path | None = None, *options: str) -> None:
     """The yoyo command, as a user of it runs it."""
     database = url.replace("postgresql://", "postgresql+psycopg://")
@@ -449,13 +450,6 @@ def yoyo(command: str, url: str, source: Path | None = None, *options: str) -> N
 
 def in_schema(database: Database, schema: str) -> str:
     return f"{database.url}?{urlencode({'schema': schema})}"
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @contextmanager
