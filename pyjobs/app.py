@@ -352,7 +352,7 @@ class Jobs:
         new = [request if isinstance(request, NewJob) else self._requested(*request) for request in requests]
         if not new:
             return []
-        return self._with_definitions(connection, lambda store: store.enqueue_many(new))
+        return self.call(lambda store: store.enqueue_many(new), connection)
 
     async def aenqueue(
         self,
@@ -385,7 +385,7 @@ class Jobs:
         if callback is not None:
             target = _name(callback)
             opened["callback"] = {"name": target, "args": self._encoded(target, args or {}), "options": settings}
-        return Batch(id, lambda: self._store(connection), self.new_job, opened)
+        return Batch(id, opened, self.new_job, self.call, connection)
 
     def tenant(self, name: str | None) -> AbstractContextManager[None]:
         """The block belongs to a tenant: what it enqueues is stamped. ``OtherTenant`` inside a different one; None
@@ -405,6 +405,8 @@ class Jobs:
 
         return asyncio.run(awaited())
 
+    # What a batch and a job enqueue by
+
     def new_job(
         self, job: str | Named, args: Mapping[str, Any], options: EnqueueOptions, id: UUID | None = None
     ) -> NewJob:
@@ -415,6 +417,22 @@ class Jobs:
     def new_job_of_text(self, name: str, args: str, options: EnqueueOptions, id: UUID | None = None) -> NewJob:
         """``new_job`` with the arguments as JSON text, kept verbatim."""
         return NewJob(name, args, _stamped(options), id or new_id())
+
+    def call(self, call: Callable[[Store], T], connection: Any = None) -> T:
+        """A call on a store of the pool, or in the transaction open on ``connection``. If the database does not know a
+        job of this application yet, all are defined and the call is made once more; but not in a transaction of the
+        caller's, which the refusal may have ended."""
+        with self._store(connection) as store:
+            try:
+                return call(store)
+            except UnknownJob:
+                if connection is not None or not self._definitions:
+                    raise
+                known = {each.name for each in store.definitions()}
+                if self._definitions.keys() <= known:
+                    raise
+            self._define_all(store)
+            return call(store)
 
     # Reading
 
@@ -472,7 +490,7 @@ class Jobs:
 
     def _encoded(self, name: str, args: Mapping[str, Any]) -> str:
         definition = self._definitions.get(name)
-        return definition.encode(args) if definition else encode(args)
+        return definition.encode(args) if definition else _encode(args)
 
     def _requested(
         self, name: str | Named, args: Mapping[str, Any], options: EnqueueOptions | None = None
@@ -483,9 +501,7 @@ class Jobs:
         return self._pool.store() if connection is None else nullcontext(self.open_store().join(connection))
 
     def _enqueue(self, job: NewJob, connection: Any) -> UUID:
-        return self._with_definitions(
-            connection, lambda store: store.enqueue(job.name, job.args, job.options, job.id)
-        )
+        return self.call(lambda store: store.enqueue(job.name, job.args, job.options, job.id), connection)
 
     def _check_schedules(self, store: Store) -> None:
         missing = {each.job: each.name for each in self.schedules.values() if each.job not in self._definitions}
@@ -501,25 +517,8 @@ class Jobs:
         for job in self._definitions.values():
             store.define(job.name, job.options())
 
-    def _with_definitions(self, connection: Any, call: Callable[[Store], T]) -> T:
-        """The call; once more with the jobs of this application defined if the database does not know one of them yet.
 
-        In the caller's transaction it is not repeated: the refusal may have ended that transaction.
-        """
-        with self._store(connection) as store:
-            try:
-                return call(store)
-            except UnknownJob:
-                if connection is not None or not self._definitions:
-                    raise
-                known = {each.name for each in store.definitions()}
-                if self._definitions.keys() <= known:
-                    raise
-            self._define_all(store)
-            return call(store)
-
-
-def encode(args: Mapping[str, Any]) -> str:
+def _encode(args: Mapping[str, Any]) -> str:
     """The arguments of a job that is defined elsewhere as JSON: what JSON does not know is refused."""
     if not isinstance(args, Mapping):
         raise InvalidArguments("args is not a mapping of names to values", 'pass them by name: {"user_id": 1}')

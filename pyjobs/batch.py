@@ -8,17 +8,24 @@ beforehand, so a chunk that is sent twice counts once and a million jobs need no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import Any, Protocol, Self, Unpack
+from typing import Any, Protocol, Self, TypeVar, Unpack
 from uuid import UUID
 
 from pyjobs.options import EnqueueOptions
 from pyjobs.records import BatchRecord, NewJob, Options
 from pyjobs.store.base import Store
 
+T = TypeVar("T")
+
 MOST_JOBS = 1_000
 MOST_CHARACTERS = 4_000_000
+
+
+class Calls(Protocol):
+    """How a call gets to the database: ``Jobs.call``."""
+
+    def __call__(self, call: Callable[[Store], T], connection: Any) -> T: ...
 
 
 class Named(Protocol):
@@ -45,15 +52,14 @@ class Batch:
     was not yet sent is forgotten, and the callback never runs.
     """
 
-    def __init__(
-        self, id: UUID, store: Callable[[], AbstractContextManager[Store]], new_job: NewJobs, options: Options
-    ) -> None:
+    def __init__(self, id: UUID, options: Options, new_job: NewJobs, call: Calls, connection: Any) -> None:
         self.id = id
         self.record: BatchRecord | None = None
         """The sealed batch with its total; None while it is open."""
-        self._store = store
-        self._new_job = new_job
         self._options = options
+        self._new_job = new_job
+        self._call = call
+        self._connection = connection
         self._waiting: list[NewJob] = []
         self._characters = 0
 
@@ -70,15 +76,13 @@ class Batch:
 
     def open(self) -> Self:
         """Open it in the database; ``UnknownJob`` when its callback is not defined. Calls ``jobs_open_batch``."""
-        with self._store() as store:
-            store.open_batch(self._options)
+        self._call(lambda store: store.open_batch(self._options), self._connection)
         return self
 
     def seal(self) -> BatchRecord:
         """Fix its total; from now on it refuses jobs. Calls ``jobs_seal_batch``."""
         self._send()
-        with self._store() as store:
-            self.record = store.seal_batch(self.id)
+        self.record = self._call(lambda store: store.seal_batch(self.id), self._connection)
         return self.record
 
     def __enter__(self) -> Self:
@@ -92,6 +96,5 @@ class Batch:
 
     def _send(self) -> None:
         if self._waiting:
-            with self._store() as store:
-                store.enqueue_many(self._waiting)
+            self._call(lambda store: store.enqueue_many(self._waiting), self._connection)
             self._waiting, self._characters = [], 0

@@ -79,16 +79,18 @@ def _fitted(shown: Table) -> rich.table.Table:
     drawn = rich.table.Table(
         title=shown.title or None, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
     )
-    for number, column in enumerate(shown.columns):
+    for column in shown.columns:
         justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"
-        # An id that was cut could not be copied.
-        whole = max(len(row[number]) for row in shown.rows) if column == "id" else None
-        drawn.add_column(
-            column.removeprefix("#"), justify=justify, header_style="dim", no_wrap=True, min_width=whole
-        )
+        # What must not be cut: numbers, and ids, which are there to be copied.
+        whole = column.startswith("#") or column == "id"
+        drawn.add_column(column.removeprefix("#"), justify=justify, header_style="dim", no_wrap=whole)
     for row in shown.rows:
-        drawn.add_row(*(Text(printable(cell), style=_STYLES.get(cell, "")) for cell in row))
+        drawn.add_row(*(_cell(cell) for cell in row))
     return drawn
+
+
+def _cell(cell: str) -> Text:
+    return Text(printable(cell), style=_STYLES.get(cell, ""), no_wrap=True, overflow="ellipsis")
 
 
 def _print_plain(shown: Table) -> None:
