@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pyjobs.store import open_store
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
 from servers.databases import REQUIRE_VARIABLE, Database, Databases
@@ -66,8 +67,6 @@ def empty_database(databases: Databases, database_name: str) -> Iterator[Databas
 @pytest.fixture
 def store(database: Database) -> Iterator[Store]:
     """An open store on ``database``."""
-    from pyjobs.store import open_store
-
     store = open_store(database.url)
     yield store
     store.close()

@@ -99,8 +99,7 @@ class LocalServer:
         self.process: subprocess.Popen[bytes] | None = None
         try:
             self.binaries = self._within_reach(binaries)
-            if self.user is not None:
-                os.chown(self.folder, self.user.pw_uid, self.user.pw_gid)
+            self._hand_over()
             self._initdb()
             self._start_on_a_free_port()
         except BaseException:
@@ -121,11 +120,21 @@ class LocalServer:
     def _within_reach(self, binaries: Path) -> Path:
         """The binaries where the other user may run them: a virtual environment can lie in a folder that is closed to
         others, and opening it up is not ours to do."""
-        if self.user is None or all(folder.stat().st_mode & 0o001 for folder in (binaries, *binaries.parents)):
+        path = (binaries / "initdb", binaries, *binaries.parents)
+        if self.user is None or all(each.stat().st_mode & 0o001 for each in path):
             return binaries
-        shutil.copytree(binaries.parent, self.folder / "server", symlinks=True)
-        self.folder.chmod(0o755)
-        return self.folder / "server" / binaries.name
+        server, package = binaries.parent, binaries.parent.parent
+        libraries = package.with_name(f"{package.name}.libs")  # where a wheel has them
+        copy = self.folder / "programs"
+        for original in filter(Path.is_dir, (server, libraries)):
+            shutil.copytree(original, copy / original.relative_to(package.parent), symlinks=True)
+        return copy / binaries.relative_to(package.parent)
+
+    def _hand_over(self) -> None:
+        """Give the folder, and what is in it by now, to the user the server runs as."""
+        if self.user is not None:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, self.user.pw_uid, self.user.pw_gid, follow_symlinks=False)
 
     def _initdb(self) -> None:
         cluster = ["--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8"]

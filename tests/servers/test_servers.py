@@ -1,0 +1,108 @@
+"""The servers of the tests: that they end, come back, and are missed when they are asked for and not there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from servers.databases import REQUIRE_VARIABLE, Database, Databases
+from servers.postgresql import LocalServer
+
+ROOT = Path(__file__).parents[2]
+HOLD_A_SERVER = """
+import sys
+from servers.databases import Databases
+databases = Databases()
+with databases.fresh(sys.argv[1], installed=False) as database:
+    print(database.url, database.server.folder, flush=True)
+    sys.stdin.read()
+"""
+
+
+def reachable(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=5).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
+@pytest.mark.slow
+@pytest.mark.databases("postgresql")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+def test_a_server_ends_when_its_tests_are_killed(databases: Databases, database_name: str) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD_A_SERVER, database_name],
+        env=os.environ | {"PYTHONPATH": str(ROOT / "tests"), REQUIRE_VARIABLE: database_name},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    url, folder = holder.stdout.readline().split()
+    try:
+        assert reachable(url)
+        holder.kill()
+        holder.wait()
+        deadline = time.monotonic() + 20
+        while (Path(folder) / "data" / "postmaster.pid").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert not reachable(url)
+    finally:
+        holder.kill()
+        holder.communicate()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_restart_ends_connections_and_keeps_what_was_committed(database: Database, crash: bool) -> None:
+    if database.server is None or not database.server.restartable:
+        pytest.skip("this server cannot be restarted from here")
+    before = database.connect()
+    before.execute("CREATE TABLE kept AS SELECT 1 AS one")
+
+    database.server.restart(crash=crash)
+
+    with pytest.raises(psycopg.OperationalError):
+        before.execute("SELECT 1")
+    after = database.connect()
+    assert after.execute("SELECT one FROM kept").fetchone() == (1,)
+    after.close()
+
+
+def test_a_server_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    for program in ("initdb", "postgres"):
+        (binaries / program).write_text("#!/bin/sh\necho cannot be run >&2\nexit 1\n")
+        (binaries / program).chmod(0o755)
+    temporary = Path(tempfile.gettempdir())
+    folders = set(temporary.glob("pyjobs-postgresql-*"))
+
+    with pytest.raises(RuntimeError, match="initdb failed: cannot be run"):
+        LocalServer(binaries)
+
+    assert set(temporary.glob("pyjobs-postgresql-*")) == folders
+
+
+def test_what_is_required_and_not_there_fails_the_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "tests/unit/test_duration.py"],
+        cwd=ROOT,
+        env=os.environ | {REQUIRE_VARIABLE: "sqlite,postgresql-9"},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"{REQUIRE_VARIABLE} asks for postgresql-9; to be had are sqlite" in done.stderr
