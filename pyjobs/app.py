@@ -21,6 +21,7 @@ from pyjobs import tenant as tenants
 from pyjobs.arguments import dumps
 from pyjobs.batch import Batch, Named
 from pyjobs.config import database_url
+from pyjobs.connections import driver_connection
 from pyjobs.context import JobContext
 from pyjobs.cron import next_moment
 from pyjobs.definition import Job, JobOptions
@@ -85,7 +86,7 @@ class Stats:
     timings: Sequence[TimingRow]
 
 
-Request = NewJob | tuple[str, Mapping[str, Any]] | tuple[str, Mapping[str, Any], EnqueueOptions]
+Request = NewJob | tuple[str | Named, Mapping[str, Any]] | tuple[str | Named, Mapping[str, Any], EnqueueOptions]
 """One of ``enqueue_many``: ``("welcome", {"user_id": 1})``, the same with options, or a ``NewJob``."""
 
 
@@ -288,7 +289,7 @@ class Jobs:
             cron=cron,
             every_ms=None if every is None else milliseconds(every, "every"),
             timezone=timezone,
-            args=self._encoded(target, args or {}),
+            args=self._encoded(target, args),
             options=contract_options(options),
             enabled=enabled,
         )
@@ -307,7 +308,8 @@ class Jobs:
             with self._pool.store() as own:
                 return self.sync(own)
         self._check_schedules(store)
-        self._define_all(store)
+        for job in self._definitions.values():
+            store.define(job.name, job.options())
         for schedule in self.schedules.values():
             options = {
                 "job": schedule.job,
@@ -336,12 +338,13 @@ class Jobs:
     ) -> UUID:
         """Enqueue a job by name; its id, or the id of the job that holds its unique key. Calls ``jobs_enqueue``.
 
-        With ``connection`` (a DB-API connection of this database) it happens in the transaction that is open
-        there: the job exists if and only if that transaction commits. ``id``: your own, to repeat a call safely.
+        With ``connection`` (a DB-API connection of this database, a SQLAlchemy session or connection, a Django
+        connection or its alias) it happens in the transaction that is open there: the job exists if and only if that
+        commits. ``id``: your own, to repeat a call safely.
         Raises ``UnknownJob``, ``InvalidArguments``, ``InvalidOption``, ``OtherTenant``, ``BatchClosed``,
         ``UnknownBatch``.
         """
-        return self._enqueue(self.new_job(name, args or {}, options, id), connection)
+        return self._enqueue(self.new_job(name, args, options, id), connection)
 
     def send(self, name: str, args: str, options: EnqueueOptions | None = None, connection: Any = None) -> UUID:
         """``enqueue`` with the arguments as JSON text, kept verbatim."""
@@ -384,7 +387,7 @@ class Jobs:
             opened["tenant"] = settings.pop("tenant")
         if callback is not None:
             target = _name(callback)
-            opened["callback"] = {"name": target, "args": self._encoded(target, args or {}), "options": settings}
+            opened["callback"] = {"name": target, "args": self._encoded(target, args), "options": settings}
         return Batch(id, opened, self.new_job, self.call, connection)
 
     def tenant(self, name: str | None) -> AbstractContextManager[None]:
@@ -396,7 +399,7 @@ class Jobs:
         """Perform a job here and now and answer what its handler answers: no queue, no limit, no retry. Its arguments
         make the same way through JSON as any. For tests and the shell; not for a running event loop if it is async."""
         job = self._definition(_name(name))
-        call = job.prepare(job.encode(args or {}), _inline_context(job))
+        call = job.prepare(self._encoded(job.name, args), _inline_context(job))
         if not job.is_async:
             return call()
 
@@ -408,7 +411,7 @@ class Jobs:
     # What a batch and a job enqueue by
 
     def new_job(
-        self, job: str | Named, args: Mapping[str, Any], options: EnqueueOptions, id: UUID | None = None
+        self, job: str | Named, args: Mapping[str, Any] | None, options: EnqueueOptions, id: UUID | None = None
     ) -> NewJob:
         """A job ready to be sent: its arguments as JSON, its tenant stamped, its id made."""
         name = _name(job)
@@ -420,18 +423,14 @@ class Jobs:
 
     def call(self, call: Callable[[Store], T], connection: Any = None) -> T:
         """A call on a store of the pool, or in the transaction open on ``connection``. If the database does not know a
-        job of this application yet, all are defined and the call is made once more; but not in a transaction of the
+        job of this application yet, it is defined and the call is made once more; but not in a transaction of the
         caller's, which the refusal may have ended."""
         with self._store(connection) as store:
             try:
                 return call(store)
             except UnknownJob:
-                if connection is not None or not self._definitions:
+                if connection is not None or not self._define_missing(store):
                     raise
-                known = {each.name for each in store.definitions()}
-                if self._definitions.keys() <= known:
-                    raise
-            self._define_all(store)
             return call(store)
 
     # Reading
@@ -488,9 +487,10 @@ class Jobs:
             raise UnknownJob(f"no job {name!r} is defined here", "defined: " + (", ".join(self._definitions) or "none"))
         return self._definitions[name]
 
-    def _encoded(self, name: str, args: Mapping[str, Any]) -> str:
+    def _encoded(self, name: str, args: Mapping[str, Any] | None) -> str:
         definition = self._definitions.get(name)
-        return definition.encode(args) if definition else _encode(args)
+        named = {} if args is None else args
+        return definition.encode(named) if definition else _encode(named)
 
     def _requested(
         self, name: str | Named, args: Mapping[str, Any], options: EnqueueOptions | None = None
@@ -498,7 +498,9 @@ class Jobs:
         return self.new_job(name, args, options or {})
 
     def _store(self, connection: Any) -> AbstractContextManager[Store]:
-        return self._pool.store() if connection is None else nullcontext(self.open_store().join(connection))
+        if connection is None:
+            return self._pool.store()
+        return nullcontext(self.open_store().join(driver_connection(connection)))
 
     def _enqueue(self, job: NewJob, connection: Any) -> UUID:
         return self.call(lambda store: store.enqueue(job.name, job.args, job.options, job.id), connection)
@@ -513,9 +515,12 @@ class Jobs:
                     "define it, or correct job=…",
                 )
 
-    def _define_all(self, store: Store) -> None:
-        for job in self._definitions.values():
-            store.define(job.name, job.options())
+    def _define_missing(self, store: Store) -> bool:
+        """Define what the database does not know; whether there was any. What it knows may be of a newer deploy."""
+        missing = self._definitions.keys() - {each.name for each in store.definitions()}
+        for name in missing:
+            store.define(name, self._definitions[name].options())
+        return bool(missing)
 
 
 def _encode(args: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ class Named(Protocol):
 class NewJobs(Protocol):
     """How an application makes a job to send: ``Jobs.new_job``."""
 
-    def __call__(self, job: str | Named, args: Mapping[str, Any], options: EnqueueOptions) -> NewJob: ...
+    def __call__(self, job: str | Named, args: Mapping[str, Any] | None, options: EnqueueOptions) -> NewJob: ...
 
 
 class Batch:
@@ -66,7 +66,7 @@ class Batch:
     def add(self, job: str | Named, args: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> UUID:
         """Add one job, by name or by its definition; its id (unless its unique key is held by another)."""
         options["batch_id"] = self.id
-        new = self._new_job(job, args or {}, options)
+        new = self._new_job(job, args, options)
         self._waiting.append(new)
         self._characters += len(new.args)
         if len(self._waiting) >= MOST_JOBS or self._characters >= MOST_CHARACTERS:

@@ -147,7 +147,7 @@ class TestMakingJobs:
         with pytest.raises(InvalidArguments):
             jobs.new_job("defined elsewhere", {"at": moment}, {})
 
-    @pytest.mark.parametrize("args", [[1], "a", 5, [("a", 1)]])
+    @pytest.mark.parametrize("args", [[1], [], "a", "", 5, [("a", 1)]])
     def test_arguments_are_named(self, jobs: Jobs, args: Any) -> None:
         jobs.define("here", nothing)
         for name in ("here", "elsewhere"):
