@@ -16,7 +16,9 @@ Any number of processes may migrate one database at once: they take turns behind
 
 from __future__ import annotations
 
+import getpass
 import hashlib
+import os
 import re
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -359,6 +361,7 @@ def yoyo_url(url: str) -> str:
 @contextmanager
 def _opened(url: str) -> Iterator[Any]:
     """A yoyo backend on the database at ``url``. Its errors come out as ours."""
+    _have_a_name()
     try:
         uri = parse_uri(yoyo_url(url))
     except ValueError as error:
@@ -374,6 +377,14 @@ def _opened(url: str) -> Iterator[Any]:
             yield backend
         except backend.DatabaseError as error:
             raise PyjobsError(f"the database refused: {_told(error)}") from error
+
+
+def _have_a_name() -> None:
+    """yoyo notes who migrated, and fails where nobody can tell: in a container whose user is a mere number."""
+    try:
+        getpass.getuser()
+    except (KeyError, OSError):
+        os.environ["LOGNAME"] = str(os.getuid())
 
 
 @contextmanager

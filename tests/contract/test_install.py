@@ -5,7 +5,9 @@ Other versions of the package are made by copying this one and changing the copy
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -203,6 +205,17 @@ class TestMigrate:
         changed = [json.loads(answer)["changed"] for (answer, _), _ in answers]
         assert sorted(map(len, changed)) == [0] * 7 + [len(migration_ids(empty_database))]
         assert install.status(empty_database.url).current
+
+    def test_in_a_container_whose_user_has_no_name(
+        self, empty_database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for variable in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+            monkeypatch.setenv(variable, "")
+        monkeypatch.setattr(os, "getuid", lambda: 54_321)
+        with pytest.raises((KeyError, OSError)):
+            getpass.getuser()
+
+        assert install.migrate(empty_database.url).changed
 
     def test_an_applications_own_migrations_are_left_alone(self, empty_database: Database, tmp_path: Path) -> None:
         own = tmp_path / "own"
