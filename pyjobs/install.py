@@ -239,8 +239,8 @@ class _Package:
     def drop(self, connection: Any) -> None:
         """Drop what ``send`` creates, and strike the routines of every version from yoyo's account: the line of an
         older one would tell that version, should it come back, that there is nothing to do."""
-        created = {name: kind.upper() for text in self.files.values() for kind, name in CREATED.findall(text)}
-        self.remove(connection, created | {"jobs__installed": "VIEW"})
+        created = [(kind.upper(), name) for text in self.files.values() for kind, name in CREATED.findall(text)]
+        self.remove(connection, [*created, ("VIEW", "jobs__installed")])
         if self.has(connection, ACCOUNT):
             connection.execute(f"DELETE FROM {ACCOUNT} WHERE migration_id LIKE '{ROUTINES_ID}%'")
 
@@ -258,8 +258,8 @@ class _Package:
         """Execute every statement in ``text``."""
         raise NotImplementedError
 
-    def remove(self, connection: Any, created: dict[str, str]) -> None:
-        """Drop the objects, given as name → kind, that exist. Never more: an object of the application's own that
+    def remove(self, connection: Any, created: Sequence[tuple[str, str]]) -> None:
+        """Drop the objects, given as (kind, name), that exist. Never more: an object of the application's own that
         uses one of them stops the rollback instead of vanishing with it."""
         raise NotImplementedError
 
@@ -291,14 +291,14 @@ class _Postgresql(_Package):
     def run(self, connection: Any, text: str) -> None:
         connection.execute(text)
 
-    def remove(self, connection: Any, created: dict[str, str]) -> None:
-        # One statement for all of a kind, since they use each other.
-        for kind, listed in (
-            ("VIEW", f"SELECT c.oid::regclass::text {_RELATIONS}"),
-            ("ROUTINE", f"SELECT p.oid::regprocedure::text {_FUNCTIONS}"),
-        ):
-            if found := _column(connection, listed, [name for name in created if created[name] in _KINDS[kind]]):
-                connection.execute(f"DROP {kind} {', '.join(found)}")
+    def remove(self, connection: Any, created: Sequence[tuple[str, str]]) -> None:
+        # One statement for all views and one for all routines, since they use each other.
+        views = [name for kind, name in created if kind == "VIEW"]
+        functions = [name for kind, name in created if kind != "VIEW"]
+        if found := _column(connection, f"SELECT c.oid::regclass::text {_RELATIONS}", views):
+            connection.execute(f"DROP VIEW {', '.join(found)}")
+        if found := _column(connection, f"SELECT p.oid::regprocedure::text {_FUNCTIONS}", functions):
+            connection.execute(f"DROP ROUTINE {', '.join(found)}")
 
 
 class _Sqlite(_Package):
@@ -316,14 +316,12 @@ class _Sqlite(_Package):
                 statement = ""
         connection.execute(statement)
 
-    def remove(self, connection: Any, created: dict[str, str]) -> None:
-        for kind in ("TRIGGER", "VIEW"):
-            for name in (name for name in created if created[name] == kind):
-                connection.execute(f"DROP {kind} IF EXISTS {name}")
+    def remove(self, connection: Any, created: Sequence[tuple[str, str]]) -> None:
+        for kind, name in sorted(created):  # triggers before views, which would take theirs along
+            connection.execute(f"DROP {kind} IF EXISTS {name}")
 
 
 _PACKAGES: dict[str, type[_Package]] = {"postgresql": _Postgresql, "postgres": _Postgresql, "sqlite": _Sqlite}
-_KINDS = {"VIEW": {"VIEW"}, "ROUTINE": {"FUNCTION", "PROCEDURE"}}
 _RELATIONS = (
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = current_schema() AND c.relname = ANY(%s)"
