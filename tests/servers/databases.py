@@ -9,7 +9,6 @@ import itertools
 import os
 import shutil
 import sqlite3
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any, Protocol
 import psycopg
 
 from pyjobs import install
-from servers import postgresql
+from servers import folders, postgresql
 
 REQUIRE_VARIABLE = "PYJOBS_TEST_REQUIRE"
 
@@ -52,7 +51,7 @@ class Engine(Protocol):
 class SqliteEngine:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.folder = Path(tempfile.mkdtemp(prefix="pyjobs-sqlite-"))
+        self.folder = folders.make()
         self.numbers = itertools.count()
 
     @cached_property

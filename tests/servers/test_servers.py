@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,12 +12,14 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from servers.databases import REQUIRE_VARIABLE, Database, Databases
+from servers import folders
+from servers.databases import REQUIRE_VARIABLE, Database
 from servers.postgresql import LocalServer
 
 ROOT = Path(__file__).parents[2]
 HOLD_A_SERVER = """
 import sys
+from servers import folders
 from servers.databases import Databases
 databases = Databases()
 with databases.fresh(sys.argv[1], installed=False) as database:
@@ -38,7 +39,7 @@ def reachable(url: str) -> bool:
 @pytest.mark.slow
 @pytest.mark.databases("postgresql")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
-def test_a_server_ends_when_its_tests_are_killed(databases: Databases, database_name: str) -> None:
+def test_a_server_ends_when_its_tests_are_killed(database_name: str) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_A_SERVER, database_name],
         env=os.environ | {"PYTHONPATH": str(ROOT / "tests"), REQUIRE_VARIABLE: database_name},
@@ -48,19 +49,21 @@ def test_a_server_ends_when_its_tests_are_killed(databases: Databases, database_
     )
     assert holder.stdout is not None
     url, folder = holder.stdout.readline().split()
+    server = Path(folder)
     try:
         assert reachable(url)
         holder.kill()
         holder.wait()
         deadline = time.monotonic() + 20
-        while (Path(folder) / "data" / "postmaster.pid").exists():
+        while (server / "data" / "postmaster.pid").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert not reachable(url)
+        folders.make().rmdir()
+        assert not server.exists()
     finally:
         holder.kill()
         holder.communicate()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.mark.databases("postgresql")
@@ -86,13 +89,13 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) 
     for program in ("initdb", "postgres"):
         (binaries / program).write_text("#!/bin/sh\necho cannot be run >&2\nexit 1\n")
         (binaries / program).chmod(0o755)
-    temporary = Path(tempfile.gettempdir())
-    folders = set(temporary.glob("pyjobs-postgresql-*"))
+    mine = f"{folders.PREFIX}{os.getpid()}-*"
+    before = set(Path(tempfile.gettempdir()).glob(mine))
 
     with pytest.raises(RuntimeError, match="initdb failed: cannot be run"):
         LocalServer(binaries)
 
-    assert set(temporary.glob("pyjobs-postgresql-*")) == folders
+    assert set(Path(tempfile.gettempdir()).glob(mine)) == before
 
 
 def test_what_is_required_and_not_there_fails_the_run() -> None:
