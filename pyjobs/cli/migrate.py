@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
@@ -32,8 +34,8 @@ def migrate(database: str | None, listing: bool, taking_off: bool, as_json: bool
 
 
 def _migrate(url: str, as_json: bool) -> None:
-    _end_in_order()
-    report = install.migrate(url)
+    with _ending_in_order():
+        report = install.migrate(url)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     elif report.changed:
@@ -45,8 +47,8 @@ def _migrate(url: str, as_json: bool) -> None:
 def _rollback(url: str, as_json: bool) -> None:
     if sys.stdin.isatty():
         click.confirm(f"This deletes all jobs in {redacted(url)}. Go on?", abort=True)
-    _end_in_order()
-    report = install.rollback(url)
+    with _ending_in_order():
+        report = install.rollback(url)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     elif report.changed:
@@ -75,6 +77,11 @@ def _verdict(status: install.Status) -> str:
     return f"pyjobs {status.installed_version} is installed: pyjobs migrate brings it to this {status.package_version}"
 
 
-def _end_in_order() -> None:
-    """Make SIGTERM an exit like any other, so that the lock is given back."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """SIGTERM ends this like any exit does, so that the lock is given back."""
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
