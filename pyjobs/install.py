@@ -343,17 +343,29 @@ def _package(url: str) -> _Package:
 
 
 def yoyo_url(url: str) -> str:
-    """Our URL as yoyo takes it: with psycopg's scheme, the schema quoted, the database's name among the options
-    (which yoyo decodes; the path it does not)."""
+    """Our URL as yoyo takes it. yoyo knows fewer URLs than libpq, and does not decode all parts; but what stands among
+    the options it hands to psycopg as it is, so hosts, ports and the database's name go there."""
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return f"sqlite://{quote(parts.path)}"
-    options = dict(parse_qsl(parts.query))
+    credentials, at, places = parts.netloc.rpartition("@")
+    hosts = [_host_and_port(place) for place in places.split(",")]
+    options = {
+        "host": ",".join(host for host, _ in hosts),
+        "port": ",".join(port for _, port in hosts),
+        "dbname": unquote(parts.path.removeprefix("/")),
+    } | dict(parse_qsl(parts.query))
     if schema := options.get("schema"):
         options["schema"] = '"{}"'.format(schema.replace('"', '""'))
-    if database := unquote(parts.path.removeprefix("/")):
-        options["dbname"] = database
-    return urlunsplit(("postgresql+psycopg", parts.netloc, "", urlencode(options), ""))
+    given = {name: value for name, value in options.items() if value.strip(",")}
+    return urlunsplit(("postgresql+psycopg", credentials + at, "", urlencode(given), ""))
+
+
+def _host_and_port(place: str) -> tuple[str, str]:
+    read = re.fullmatch(r"(\[.*\]|[^:]*)(?::(\d*))?", place)
+    if read is None:
+        raise ValueError(f"{place} is not a host and a port")
+    return unquote(read[1].strip("[]")), read[2] or ""
 
 
 @contextmanager

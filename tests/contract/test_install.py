@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from yoyo.connections import parse_uri
 
 from pyjobs import install
 from pyjobs.errors import InvalidConfiguration, PyjobsError, StoreUnavailable
@@ -409,6 +410,29 @@ class TestFailure:
                 InvalidConfiguration, match='schema "mine" does not exist, and this user may not create it'
             ):
                 install.migrate(f"{url}?schema=mine")
+
+
+@pytest.mark.parametrize(
+    ("url", "options"),
+    [
+        ("postgresql://localhost/shop", {"host": "localhost", "dbname": "shop"}),
+        ("postgres:///shop", {"dbname": "shop"}),
+        ("postgresql://", {}),
+        ("postgresql://[::1]:5433/shop", {"host": "::1", "port": "5433", "dbname": "shop"}),
+        ("postgresql://a:1,b,c:3/shop", {"host": "a,b,c", "port": "1,,3", "dbname": "shop"}),
+        ("postgresql://%2Frun%2FPostgreSQL/my%20shop", {"host": "/run/PostgreSQL", "dbname": "my shop"}),
+        ("postgresql:///shop?host=/run&sslmode=require", {"host": "/run", "sslmode": "require", "dbname": "shop"}),
+        ("postgresql:///shop?schema=Jobs", {"dbname": "shop", "schema": '"Jobs"'}),
+    ],
+)
+def test_yoyo_is_given_what_libpq_would_read(url: str, options: dict[str, str]) -> None:
+    assert parse_uri(install.yoyo_url(url)).args == options
+
+
+def test_yoyo_is_given_the_user_and_the_password() -> None:
+    uri = parse_uri(install.yoyo_url("postgresql://me%40home:s%2F%40%3A@localhost/shop"))
+
+    assert (uri.username, uri.password) == ("me@home", "s/@:")
 
 
 class TestStatus:
