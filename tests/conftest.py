@@ -7,18 +7,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import psycopg
 import pytest
 
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
 from servers.databases import REQUIRE_VARIABLE, Database, Databases
+from servers.postgresql import URL_VARIABLE
 
 DATABASES = pytest.StashKey[Databases]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    databases = Databases()
+    try:
+        databases = Databases()
+    except psycopg.OperationalError as error:
+        raise pytest.UsageError(f"{URL_VARIABLE} names a server that cannot be reached: {error}") from error
     if databases.missing:
         raise pytest.UsageError(
             f"{REQUIRE_VARIABLE} asks for {', '.join(databases.missing)}; to be had are {', '.join(databases.choices)}"

@@ -12,7 +12,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -176,4 +176,8 @@ class Databases:
 def _choices(wanted: frozenset[str]) -> Iterator[Choice]:
     yield Choice("sqlite", f"{sqlite3.sqlite_version}, Python's own", lambda: SqliteEngine("sqlite"))
     for source in postgresql.find(wanted):
-        yield Choice(source.name, source.origin, lambda source=source: PostgresqlEngine(source.name, source.start()))
+        yield Choice(source.name, source.origin, partial(_start, source))
+
+
+def _start(source: postgresql.Source) -> Engine:
+    return PostgresqlEngine(source.name, source.start())

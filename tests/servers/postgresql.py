@@ -23,6 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit, urlunsplit
@@ -97,7 +98,7 @@ class LocalServer:
     def __init__(self, binaries: Path) -> None:
         self.user = _other_user() if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
         self.folder = folders.make()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[Any] | None = None
         try:
             self.binaries = self._within_reach(binaries)
             self._hand_over()
@@ -168,9 +169,12 @@ class LocalServer:
         }
         log = self.folder / "log"
         with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                [self.binaries / "postgres", "-D", self.folder / "data"]
-                + [f"--{name}={value}" for name, value in settings.items()],
+            process = subprocess.Popen(
+                [
+                    str(self.binaries / "postgres"),
+                    *("-D", str(self.folder / "data")),
+                    *(f"--{name}={value}" for name, value in settings.items()),
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -178,9 +182,10 @@ class LocalServer:
                 preexec_fn=_end_with_parent,
                 **self._as_the_user(),
             )
+        self.process = process
         deadline = time.monotonic() + PATIENCE
         while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if process.poll() is not None or time.monotonic() > deadline:
                 self._stop(signal.SIGQUIT)
                 raise RuntimeError(f"PostgreSQL did not start: {log.read_text(errors='replace').strip()[-500:]}")
             time.sleep(0.02)
@@ -244,7 +249,7 @@ def find(wanted: frozenset[str]) -> Iterator[Source]:
     if (missing or not found) and _docker_runs():
         for name in sorted(missing) or ["postgresql-18"]:
             image = f"{IMAGE}:{name.removeprefix('postgresql-')}"
-            yield Source(name, f"Docker image {image}", lambda image=image: ContainerServer(image))
+            yield Source(name, f"Docker image {image}", partial(ContainerServer, image))
 
 
 def where_looked() -> str:
@@ -259,7 +264,7 @@ def _given() -> Iterator[Source]:
     if url := os.environ.get(URL_VARIABLE):
         with psycopg.connect(url) as connection:
             major = connection.info.server_version // 10000
-        yield Source(f"postgresql-{major}", URL_VARIABLE, lambda: GivenServer(url))
+        yield Source(f"postgresql-{major}", URL_VARIABLE, partial(GivenServer, url))
 
 
 def _on_this_machine() -> Iterator[Source]:
@@ -282,12 +287,12 @@ def _with_binaries(folder: Path, origin: str) -> Iterator[Source]:
     if (folder / "postgres").is_file() and (folder / "initdb").is_file():
         said = subprocess.run([folder / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
         if version := re.search(r"(\d+)[.\w]*", said):
-            yield Source(f"postgresql-{version[1]}", f"{version[0]}, {origin}", lambda: LocalServer(folder))
+            yield Source(f"postgresql-{version[1]}", f"{version[0]}, {origin}", partial(LocalServer, folder))
 
 
 def _docker_runs() -> bool:
     try:
-        import docker
+        import docker  # type: ignore[import-untyped]
 
         docker.from_env(timeout=5).ping()
     except Exception:  # whatever keeps it from answering, the answer is no
