@@ -2,17 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import pytest
-from _pytest.mark import ParameterSet
-
-
-def cases(texts: Mapping[str, str]) -> list[ParameterSet]:
-    """The texts as parameters of a test, each known by its name."""
-    return [pytest.param(text, id=name) for name, text in texts.items()]
-
-
 VERBATIM = {
     "nul": '{"k": "a\\u0000b"}',
     "nul in a key": '{"\\u0000": 1}',

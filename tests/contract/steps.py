@@ -5,8 +5,10 @@ Nothing here knows which database it talks to: it goes through the store, like e
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
@@ -102,3 +104,24 @@ def refused(store: Store, error: type[PyjobsError], *mentions: str) -> Iterator[
         assert mention in said
     assert caught.value.hint, f"no hint in {said!r}"
     assert store.count() == before
+
+
+def each(names: str | tuple[str, ...], cases: Mapping[str, Any] | Iterable[Any]) -> Callable[..., Callable[..., None]]:
+    """Like ``parametrize``, for cases that do not get in each other's way: they share the database of one test."""
+    named = cases if isinstance(cases, Mapping) else {str(case): case for case in cases}
+    own = (names,) if isinstance(names, str) else names
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def all_cases(*self: Any, subtests: pytest.Subtests, **fixtures: Any) -> None:
+            for name, case in named.items():
+                values = (case,) if isinstance(names, str) else case
+                with subtests.test(name):
+                    test(*self, **fixtures, **dict(zip(own, values, strict=True)))
+
+        shown = [parameter for name, parameter in inspect.signature(test).parameters.items() if name not in own]
+        subtests = inspect.Parameter("subtests", inspect.Parameter.KEYWORD_ONLY)
+        all_cases.__signature__ = inspect.Signature([*shown, subtests])  # type: ignore[attr-defined]
+        return all_cases
+
+    return decorate

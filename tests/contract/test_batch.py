@@ -7,7 +7,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from payloads import BROKEN, VERBATIM, cases
+from payloads import BROKEN, VERBATIM
 from pyjobs.errors import BadName, BatchClosed, InvalidArguments, InvalidOption, UnknownBatch, UnknownJob
 from pyjobs.records import BatchRecord, NewJob, Outcome
 from pyjobs.store.base import Store
@@ -19,6 +19,7 @@ from steps import (
     claim,
     claim_one,
     define,
+    each,
     enqueue,
     found,
     perform,
@@ -81,7 +82,7 @@ class TestOpening:
 
         assert store.batches() == []
 
-    @pytest.mark.parametrize(
+    @each(
         ("options", "named"),
         [
             ({"nmae": "x"}, "nmae"),
@@ -113,7 +114,7 @@ class TestOpening:
 
         assert store.batches() == []
 
-    @pytest.mark.parametrize("tenant", ["", "x" * 191])
+    @each("tenant", ["", "x" * 191])
     def test_a_tenant_is_neither_empty_nor_over_190_characters(self, store: Store, tenant: str) -> None:
         with refused(store, BadName, "tenant"):
             store.open_batch({"tenant": tenant})
@@ -454,7 +455,7 @@ class TestReading:
         assert store.count({"batch_id": str(id)}) == len(store.jobs({"batch_id": str(id)})) == 2
 
 
-@pytest.mark.parametrize("args", cases(VERBATIM))
+@each("args", VERBATIM)
 def test_the_args_of_a_callback_are_kept_verbatim(store: Store, args: str) -> None:
     """They travel inside the options, as text: what a caller in any language wrote is what the callback gets."""
     define(store, "after")
@@ -463,7 +464,7 @@ def test_the_args_of_a_callback_are_kept_verbatim(store: Store, args: str) -> No
     assert claim_one(store).args == args
 
 
-@pytest.mark.parametrize("args", cases(BROKEN))
+@each("args", BROKEN)
 def test_broken_args_of_a_callback_are_refused(store: Store, args: str) -> None:
     define(store, "after")
 

@@ -20,6 +20,7 @@ from steps import (
     claim,
     claim_one,
     define,
+    each,
     enqueue,
     enqueue_all,
     found,
@@ -112,7 +113,7 @@ class TestHowMany:
         assert len(claim(store, 1_000)) == 1_000
         assert len(claim(store, 1_000)) == 493
 
-    @pytest.mark.parametrize("number", [0, -1, 1_001])
+    @each("number", [0, -1, 1_001])
     def test_from_one_to_a_thousand(self, store: Store, number: int) -> None:
         with refused(store, InvalidOption, "max_jobs"):
             claim(store, number)
@@ -495,7 +496,7 @@ class TestTheSameTokenAgain:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("worker", ["", "w" * 191])
+    @each("worker", ["", "w" * 191])
     def test_a_worker_is_neither_empty_nor_over_190_characters(self, store: Store, worker: str) -> None:
         with refused(store, BadName, "worker"):
             claim(store, worker=worker)

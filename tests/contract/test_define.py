@@ -5,12 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
-
 from pyjobs.errors import BadName, InvalidOption, LimitConflict
 from pyjobs.records import ClaimedJob, DefinitionRecord, NewJob
 from pyjobs.store.base import Store
-from steps import DAY, HOUR, claim, claim_one, define, enqueue, enqueue_all, found, perform, refused, settle, state
+from steps import (
+    DAY,
+    HOUR,
+    claim,
+    claim_one,
+    define,
+    each,
+    enqueue,
+    enqueue_all,
+    found,
+    perform,
+    refused,
+    settle,
+    state,
+)
 
 
 def definition(store: Store, name: str = "work") -> DefinitionRecord:
@@ -76,7 +88,7 @@ def test_the_group_of_a_limit_is_the_jobs_name_unless_it_is_given(store: Store) 
     assert definition(store).concurrency_group == "work"
 
 
-@pytest.mark.parametrize("priority", [-32_768, 32_767])
+@each("priority", [-32_768, 32_767])
 def test_a_priority_may_be_anything_sixteen_bits_hold(store: Store, priority: int) -> None:
     define(store, priority=priority)
     id = enqueue(store)
@@ -104,7 +116,7 @@ def test_defining_the_same_again_changes_nothing(store: Store) -> None:
     assert definition(store) == before
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "named"),
     [
         ({"prioritty": 1}, "prioritty"),
@@ -165,19 +177,19 @@ def test_a_refused_change_leaves_the_definition_as_it_was(store: Store) -> None:
     assert definition(store) == before
 
 
-@pytest.mark.parametrize("name", ["", "x" * 191])
+@each("name", ["", "x" * 191])
 def test_a_name_is_neither_empty_nor_over_190_characters(store: Store, name: str) -> None:
     with refused(store, BadName):
         define(store, name)
 
 
-@pytest.mark.parametrize("queue", ["", "q" * 191])
+@each("queue", ["", "q" * 191])
 def test_a_queue_is_neither_empty_nor_over_190_characters(store: Store, queue: str) -> None:
     with refused(store, BadName, "queue"):
         define(store, queue=queue)
 
 
-@pytest.mark.parametrize("name", ["x" * 190, "ä" * 190, "tenant/rebuild", "an apostrophe's", "🐍", "%s", "a:b"])
+@each("name", ["x" * 190, "ä" * 190, "tenant/rebuild", "an apostrophe's", "🐍", "%s", "a:b"])
 def test_a_name_may_hold_any_characters(store: Store, name: str) -> None:
     define(store, name)
     id = enqueue(store, name)

@@ -12,7 +12,7 @@ from pyjobs.errors import BadName, InvalidOption
 from pyjobs.records import Attention, ClaimedJob, Held
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
-from steps import MINUTE, claim, claim_one, define, enqueue, enqueue_all, found, refused, settle, state
+from steps import MINUTE, claim, claim_one, define, each, enqueue, enqueue_all, found, refused, settle, state
 
 
 def held(*jobs: ClaimedJob) -> list[Held]:
@@ -164,7 +164,7 @@ class TestWorkers:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("worker", ["", "w" * 191])
+    @each("worker", ["", "w" * 191])
     def test_a_worker_is_neither_empty_nor_over_190_characters(self, store: Store, worker: str) -> None:
         with refused(store, BadName, "worker"):
             store.heartbeat(worker, [])

@@ -14,7 +14,7 @@ import pytest
 from invariants import BROKEN, assert_invariants
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
-from steps import HOUR, bury, claim, claim_one, define, enqueue, enqueue_all, perform
+from steps import HOUR, bury, claim, claim_one, define, each, enqueue, enqueue_all, perform
 
 pytestmark = pytest.mark.sql
 
@@ -41,7 +41,7 @@ def test_all_holds_in_an_ordinary_life(populated: Store, sql: Any) -> None:
     assert_invariants(sql)
 
 
-@pytest.mark.parametrize(
+@each(
     "statement",
     [
         "UPDATE jobs SET token = NULL WHERE state = 'running'",
@@ -95,7 +95,7 @@ def refusals(dialect: str) -> type[Exception]:
     return psycopg.errors.IntegrityError
 
 
-@pytest.mark.parametrize(
+@each(
     ("promise", "breaking"),
     [
         ("2", "UPDATE jobs SET settled_token = token, settled_as = 'done' WHERE state = 'running'"),
@@ -111,10 +111,11 @@ def refusals(dialect: str) -> type[Exception]:
     ],
 )
 def test_a_broken_promise_is_seen(populated: Store, sql: Any, promise: str, breaking: str) -> None:
+    sql("BEGIN")
     sql(breaking)
-
     with pytest.raises(AssertionError, match=f"^{promise} "):
         assert_invariants(sql)
+    sql("ROLLBACK")
 
 
 def test_every_query_can_be_read(store: Store, sql: Any) -> None:

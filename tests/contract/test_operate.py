@@ -20,6 +20,7 @@ from steps import (
     claim,
     claim_one,
     define,
+    each,
     enqueue,
     enqueue_all,
     found,
@@ -49,7 +50,7 @@ class TestFilters:
 
         assert store.count({"state": "pending"}) == 2
 
-    @pytest.mark.parametrize(
+    @each(
         ("filter", "named"),
         [
             ({"stat": "dead"}, "stat"),
@@ -237,7 +238,7 @@ class TestRetry:
         for id, wait in ((first, timedelta(minutes=1)), (second, timedelta(hours=1))):
             assert (found(store, id).state, found(store, id).run_at) == ("scheduled", clock.now() + wait)
 
-    @pytest.mark.parametrize(
+    @each(
         ("options", "named"),
         [({"delay": 5}, "delay"), ({"delay_ms": -1}, "delay_ms"), ({"run_at": "2999-01-01T00:00:00"}, "run_at")],
     )
@@ -398,14 +399,14 @@ class TestQueues:
             store.resume_queue("a")
         assert store.paused() == ["b"]
 
-    @pytest.mark.parametrize("queue", ["", "q" * 191])
+    @each("queue", ["", "q" * 191])
     def test_a_queue_is_neither_empty_nor_over_190_characters(self, store: Store, queue: str) -> None:
         with refused(store, BadName, "queue"):
             store.pause_queue(queue)
 
 
 class TestSettings:
-    @pytest.mark.parametrize(
+    @each(
         ("name", "value"),
         [
             ("max_args_bytes", 1),
@@ -420,7 +421,7 @@ class TestSettings:
         store.set(name, value)
         store.set(name, value)
 
-    @pytest.mark.parametrize(
+    @each(
         ("name", "value"),
         [
             ("max_arg_bytes", 5),

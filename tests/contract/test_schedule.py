@@ -8,12 +8,12 @@ from uuid import UUID
 
 import pytest
 
-from payloads import BROKEN, VERBATIM, cases
+from payloads import BROKEN, VERBATIM
 from pyjobs.errors import BadName, InvalidArguments, InvalidOption, InvalidSchedule, UnknownJob
 from pyjobs.records import ScheduleRecord
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
-from steps import MINUTE, claim_one, define, found, iso, perform, refused
+from steps import MINUTE, claim_one, define, each, found, iso, perform, refused
 
 EVERY_MINUTE: dict[str, Any] = {"job": "work", "every_ms": MINUTE}
 
@@ -86,7 +86,7 @@ class TestPutting:
 
         assert (schedule(store).last_run_at, schedule(store).last_job_id) == (moment, fired)
 
-    @pytest.mark.parametrize(
+    @each(
         ("options", "error", "named"),
         [
             ({"jbo": "work"}, InvalidOption, "jbo"),
@@ -119,7 +119,7 @@ class TestPutting:
 
         assert store.schedules() == []
 
-    @pytest.mark.parametrize("name", ["", "x" * 191])
+    @each("name", ["", "x" * 191])
     def test_a_name_is_neither_empty_nor_over_190_characters(self, store: Store, name: str) -> None:
         with refused(store, BadName):
             put(store, name)
@@ -251,7 +251,7 @@ class TestTicking:
         assert (record.max_attempts, record.timeout_ms, record.tenant) == (2, 70, "acme")
         assert record.run_at == clock.now()
 
-    @pytest.mark.parametrize("args", cases(VERBATIM))
+    @each("args", VERBATIM)
     def test_args_are_kept_verbatim(self, store: Store, clock: TestClock, args: str) -> None:
         moment = put(store, args=args)
         clock.advance(60)
@@ -259,7 +259,7 @@ class TestTicking:
 
         assert claim_one(store).args == args
 
-    @pytest.mark.parametrize("args", cases(BROKEN))
+    @each("args", BROKEN)
     def test_broken_args_are_refused(self, store: Store, args: str) -> None:
         with refused(store, InvalidArguments):
             put(store, args=args)

@@ -20,6 +20,7 @@ from steps import (
     claim,
     claim_one,
     define,
+    each,
     enqueue,
     enqueue_all,
     found,
@@ -119,7 +120,7 @@ class TestFailed:
         record = found(store, job.id)
         assert (record.attempts, record.dead_reason, record.finished_at, record.worker) == (1, None, None, None)
 
-    @pytest.mark.parametrize(
+    @each(
         ("max_attempts", "detail", "reason"),
         [
             (1, {}, "exhausted"),
@@ -302,9 +303,9 @@ class TestCancelled:
 
 
 class TestWhoMaySettle:
-    @pytest.mark.parametrize(("outcome", "detail", "_"), OUTCOMES)
+    @each(("outcome", "detail", "becomes"), OUTCOMES)
     def test_a_token_that_does_not_hold_the_job_changes_nothing(
-        self, store: Store, job: ClaimedJob, outcome: OutcomeKind, detail: dict[str, Any], _: str
+        self, store: Store, job: ClaimedJob, outcome: OutcomeKind, detail: dict[str, Any], becomes: str
     ) -> None:
         before = found(store, job.id)
 
@@ -318,9 +319,9 @@ class TestWhoMaySettle:
 
         assert store.settle(id, uuid4(), "done", {}) == Settled(id, accepted=False, state="pending")
 
-    @pytest.mark.parametrize(("outcome", "detail", "_"), OUTCOMES)
+    @each(("outcome", "detail", "becomes"), OUTCOMES)
     def test_a_row_that_is_gone_has_no_state(
-        self, store: Store, outcome: OutcomeKind, detail: dict[str, Any], _: str
+        self, store: Store, outcome: OutcomeKind, detail: dict[str, Any], becomes: str
     ) -> None:
         nowhere = uuid4()
 
@@ -481,7 +482,7 @@ class TestMany:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize(
+    @each(
         ("outcome", "detail", "named"),
         [
             ("finished", {}, "finished"),

@@ -21,6 +21,7 @@ from steps import (
     claim,
     claim_one,
     define,
+    each,
     enqueue,
     enqueue_all,
     found,
@@ -43,9 +44,7 @@ def test_there_may_be_nothing_to_do(store: Store) -> None:
     assert NOTHING.total == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "named"), [({"limmit": 5}, "limmit"), ({"limit": -1}, "limit"), ({"limit": "5"}, "limit")]
-)
+@each(("options", "named"), [({"limmit": 5}, "limmit"), ({"limit": -1}, "limit"), ({"limit": "5"}, "limit")])
 def test_an_option_that_is_unknown_or_has_a_bad_value_is_refused_by_name(
     store: Store, options: dict[str, Any], named: str
 ) -> None:

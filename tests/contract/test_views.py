@@ -12,7 +12,7 @@ import pytest
 from pyjobs.records import StatusRow
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
-from steps import HOUR, bury, claim, claim_one, define, enqueue, enqueue_all, perform, settle
+from steps import HOUR, bury, claim, claim_one, define, each, enqueue, enqueue_all, perform, settle
 
 VIEWS = (
     "jobs_status",
@@ -53,7 +53,7 @@ def busy(store: Store, clock: TestClock) -> Store:
 
 class TestAsPlainSql:
     @pytest.mark.sql
-    @pytest.mark.parametrize("view", VIEWS)
+    @each("view", VIEWS)
     def test_each_can_be_read_and_shows_no_arguments(self, busy: Store, sql: Any, view: str) -> None:
         rows = sql(f"SELECT * FROM {view}")
 
@@ -63,7 +63,7 @@ class TestAsPlainSql:
             assert "hunter2" not in str(row)
 
     @pytest.mark.sql
-    @pytest.mark.parametrize("view", VIEWS)
+    @each("view", VIEWS)
     def test_each_is_empty_when_there_is_nothing(self, store: Store, sql: Any, view: str) -> None:
         assert sql(f"SELECT * FROM {view}") == []
 
@@ -75,7 +75,7 @@ class TestAsPlainSql:
         assert sum("hunter2" in row["args"] for row in rows) == 5
 
     @pytest.mark.sql
-    @pytest.mark.parametrize("view", VIEWS)
+    @each("view", VIEWS)
     def test_moments_are_the_engines_own_timestamps(self, busy: Store, sql: Any, view: str) -> None:
         moments = [
             value
