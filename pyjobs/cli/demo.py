@@ -55,7 +55,7 @@ class Place:
 def demo(database: str | None, keep: str | None) -> None:
     """Watch a few hundred jobs go through a queue, and see what it promises."""
     with _place(database, keep) as place:
-        click.echo(f"{TOTAL} jobs of a photo shop, {place.told}.\n")
+        click.echo(f"A day at a photo shop: {TOTAL} jobs, {place.told}.\n")
         kept = _perform(place)
         click.echo()
         _say_what_next(place)
@@ -129,8 +129,8 @@ def _schema(url: str, keep: bool) -> Iterator[Place]:
         name = next(each for each in (SCHEMA, *(f"{SCHEMA}_{n}" for n in range(2, 1_000))) if each not in taken)
         connection.execute(f"CREATE SCHEMA {name}")
     try:
-        there = f"in a schema of its own, {name}, on {redacted(url)}"
-        yield Place(_with_schema(url, name), there if keep else f"{there}, gone afterwards", kept=keep)
+        there = f"in a schema made for it, {name}, {'kept' if keep else 'gone'} afterwards"
+        yield Place(_with_schema(url, name), there, kept=keep)
     finally:
         if not keep:
             with install.connected(url) as connection:

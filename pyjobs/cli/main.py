@@ -6,6 +6,7 @@ error, ``pyjobs: CODE: message``, and a hint on the next; with ``--debug`` a tra
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Sequence
@@ -33,6 +34,9 @@ class Commands(click.Group):
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
         given = sys.argv[1:] if args is None else args
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a name must not end the command that shows it
         try:
             result = super().main(given, *more, **settings | {"standalone_mode": False})
         except Exception as error:

@@ -12,19 +12,20 @@ from dataclasses import asdict
 import click
 
 from pyjobs import install
-from pyjobs.config import database_url, redacted
+from pyjobs.cli.application import database_options, queue
+from pyjobs.config import redacted
 
 
 @click.command()
-@click.option("--database", metavar="URL", help="sqlite:///file.db, postgresql://host/name[?schema=name]")
+@database_options
 @click.option("--list", "listing", is_flag=True, help="Only show what is applied and what is not.")
 @click.option("--rollback", "taking_off", is_flag=True, help="Take everything off again, all jobs included.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def migrate(database: str | None, listing: bool, taking_off: bool, as_json: bool) -> None:
+def migrate(app: str | None, database: str | None, listing: bool, taking_off: bool, as_json: bool) -> None:
     """Install pyjobs in the database, or bring it up to date."""
     if listing and taking_off:
         raise click.UsageError("--list and --rollback exclude each other")
-    url = database_url(database)
+    url = queue(app, database).url
     if listing:
         _list(url, as_json)
     elif taking_off:

@@ -202,12 +202,12 @@ def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
 def history_table(failures: Sequence[Failure], now: datetime, title: str = "Failed attempts") -> Table:
     return Table(
         title,
-        ["#attempt", "kind", "error", "after", "when", "worker"],
+        ["#attempt", "kind", "error", "#ran", "when", "worker"],
         [
             [
                 str(each.attempt),
                 each.kind,
-                ": ".join(part for part in (each.type, each.message) if part) or "-",
+                ": ".join(part for part in ((each.type or "").rpartition(".")[2], each.message) if part) or "-",
                 span(each.failed_at - each.started_at),
                 ago(each.failed_at, now),
                 each.worker,

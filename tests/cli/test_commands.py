@@ -181,7 +181,7 @@ class TestShow:
         assert (job["id"], job["state"], job["dead_reason"]) == (id, "dead", "permanent")
         assert (job["args"], job["meta"]) == ({}, None)
         [failure] = job["failures"]
-        assert (failure["attempt"], failure["kind"], failure["type"]) == (1, "error", "Permanent")
+        assert (failure["attempt"], failure["kind"], failure["type"]) == (1, "error", "pyjobs.context.Permanent")
         assert {*failure} == {
             "job_id", "attempt", "worker", "kind", "type", "message", "stack", "started_at", "failed_at"
         }  # fmt: skip

@@ -29,11 +29,16 @@ def command(shop: str, elsewhere: Path, database: Database) -> list[str]:
 def queue(database: Database, shop: str, pyjobs: Pyjobs) -> Iterator[Jobs]:
     """The application's jobs, defined."""
     jobs = Jobs(database.url)
-    for name in ("welcome", "rebuild", "explode", "bury"):
-        jobs.define(name, lambda **args: None, queue="mail" if name == "welcome" else "default")
+    jobs.define("welcome", nothing, queue="mail")
+    jobs.define("explode", nothing, max_attempts=1)
+    for name in ("rebuild", "bury"):
+        jobs.define(name, nothing)
     jobs.sync()
     yield jobs
     jobs.close()
+
+
+def nothing(**args: object) -> None: ...
 
 
 def wait_for(happened: object, what: str) -> None:
