@@ -46,7 +46,8 @@ class Place:
 
     url: str
     told: str
-    kept: bool
+    undo: str | None = None
+    """What takes away again what was kept; None: it goes by itself."""
 
 
 @click.command()
@@ -109,7 +110,7 @@ def _place(database: str | None, keep: str | None) -> AbstractContextManager[Pla
 def _temporary_file() -> Iterator[Place]:
     with tempfile.TemporaryDirectory(prefix="pyjobs-demo-") as folder:
         file = Path(folder) / FILE_NAME
-        yield Place(f"sqlite:///{file}", "in a new SQLite file, gone afterwards", kept=False)
+        yield Place(f"sqlite:///{file}", "in a new SQLite file, gone afterwards")
 
 
 def _new_file(path: Path) -> Place:
@@ -118,7 +119,7 @@ def _new_file(path: Path) -> Place:
         raise InvalidConfiguration(f"{file} exists already", "the demo wants a file of its own: name another one")
     if not file.parent.is_dir():
         raise InvalidConfiguration(f"there is no folder {file.parent}", "make it first, or name another one")
-    return Place(f"sqlite:///{file}", f"in a new SQLite file, {file}", kept=True)
+    return Place(f"sqlite:///{file}", f"in a new SQLite file, {file}", undo=f"rm {shlex.quote(str(file))}*")
 
 
 @contextmanager
@@ -130,7 +131,7 @@ def _schema(url: str, keep: bool) -> Iterator[Place]:
         connection.execute(f"CREATE SCHEMA {name}")
     try:
         there = f"in a schema made for it, {name}, {'kept' if keep else 'gone'} afterwards"
-        yield Place(_with_schema(url, name), there, kept=keep)
+        yield Place(_with_schema(url, name), there, undo=f"DROP SCHEMA {name} CASCADE" if keep else None)
     finally:
         if not keep:
             with install.connected(url) as connection:
@@ -178,12 +179,12 @@ def _watch(store: Store, check: Callable[[], None]) -> None:
         ) as progress:
             bar = progress.add_task("", total=TOTAL)
             for counts in _looks(store, check):
-                progress.update(bar, completed=_ended(counts), description=_told(counts))
+                progress.update(bar, completed=_ended(counts), description=", ".join(_going_on(counts)))
         return
     shown = 0.0
     for counts in _looks(store, check):
         if time.monotonic() - shown >= 1 or _ended(counts) == TOTAL:
-            click.echo(f"  {_ended(counts):>{len(str(TOTAL))}} of {TOTAL} ended{_told(counts)}")
+            click.echo(", ".join([f"  {_ended(counts):>{len(str(TOTAL))}} of {TOTAL} ended", *_going_on(counts)]))
             shown = time.monotonic()
 
 
@@ -204,8 +205,8 @@ def _ended(counts: Counter[str]) -> int:
     return counts["done"] + counts["dead"] + counts["cancelled"]
 
 
-def _told(counts: Counter[str]) -> str:
-    return "".join(f", {counts[state]} {state}" for state in ("running", "pending", "scheduled") if counts[state])
+def _going_on(counts: Counter[str]) -> list[str]:
+    return [f"{counts[state]} {state}" for state in ("running", "pending", "scheduled") if counts[state]]
 
 
 @contextmanager
@@ -245,11 +246,12 @@ def _print_promise(promise: Promise) -> None:
 
 
 def _say_what_next(place: Place) -> None:
-    if place.kept:
+    if place.undo is not None:
         url = shlex.quote(redacted(place.url))
         lines = {
             f"pyjobs status --database {url}": "what the queue holds",
             f"pyjobs list --state dead --database {url}": "what died; then: pyjobs show ID",
+            place.undo: "takes it away again",
         }
     else:
         lines = {"pyjobs demo --keep": "the same, kept to look into"}
