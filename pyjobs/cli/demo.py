@@ -246,17 +246,15 @@ def _print_promise(promise: Promise) -> None:
 
 
 def _say_what_next(place: Place) -> None:
-    if place.undo is not None:
-        url = shlex.quote(redacted(place.url))
-        lines = {
-            f"pyjobs status --database {url}": "what the queue holds",
-            f"pyjobs list --state dead --database {url}": "what died; then: pyjobs show ID",
-            place.undo: "takes it away again",
-        }
+    if place.undo is None:
+        steps = {"The same, kept to look into": "pyjobs demo --keep"}
     else:
-        lines = {"pyjobs demo --keep": "the same, kept to look into"}
-    lines |= {"pyjobs --help": "what else there is; the README has an application in ten lines"}
-    width = max(map(len, lines)) + 3
-    click.echo("Next:")
-    for command, told in lines.items():
-        click.echo(f"  {command:<{width}}{told}")
+        url = shlex.quote(redacted(place.url))
+        steps = {
+            "What the queue holds": f"pyjobs status --database {url}",
+            "What died (then: pyjobs show ID)": f"pyjobs list --state dead --database {url}",
+            "To take it away again": place.undo,
+        }
+    steps["What else there is (the README has an application in ten lines)"] = "pyjobs --help"
+    for told, command in steps.items():
+        click.echo(f"{told}:\n  {click.style(command, bold=True)}")
