@@ -100,7 +100,7 @@ CREATE INDEX jobs_line ON jobs (priority, run_at, id) WHERE state = 'pending' AN
 -- The same jobs by lane (queue and name), for a claim whose line is headed by work that is not for it.
 CREATE INDEX jobs_lanes ON jobs (queue, name, priority, run_at, id) WHERE state = 'pending' AND bucket IS NULL;
 -- Limited pending jobs, by bucket, so that a full bucket is stepped over in one probe.
-CREATE INDEX jobs_limited ON jobs (priority, ring, bucket, queue, name, run_at, id) WHERE state = 'pending' AND bucket IS NOT NULL;
+CREATE INDEX jobs_limited ON jobs (queue, name, priority, ring, bucket, run_at, id) WHERE state = 'pending' AND bucket IS NOT NULL;
 -- Future work, by the moment it falls due.
 CREATE INDEX jobs_due ON jobs (run_at, id) WHERE state = 'scheduled';
 -- Work in hand, by the claim that holds it. A rescue reads all of it, which is never much.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import time
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -17,10 +18,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pyjobs.errors import FROM_CONTRACT, InvalidOption, PyjobsError
+from pyjobs.errors import FROM_CONTRACT, InvalidArguments, InvalidOption, PyjobsError
 from pyjobs.records import ClaimRequest, Held, NewJob, Options, Outcome
 
-PATIENCE_SECONDS = 10.0  # how long a call goes on when the engine aborts it or the connection is lost
+UNSENDABLE = re.compile("[\0\ud800-\udfff]")
+PATIENCE_SECONDS = 5.0  # how long a call goes on when the engine aborts it or the connection is lost
 
 
 def refusal(code: str, message: str, hint: str = "") -> PyjobsError:
@@ -56,6 +58,12 @@ def encoded(value: Any) -> str:
     except (TypeError, ValueError) as error:
         hint = "pass text, numbers, true, false, None, lists, dicts, UUIDs and datetimes with a time zone"
         raise InvalidOption(f"an option cannot be sent: {error}", hint) from None
+
+
+def check_args(args: str) -> None:
+    """Refuse what no database can be sent: a NUL, or half a surrogate pair. JSON writes both as escapes."""
+    if UNSENDABLE.search(args):
+        raise InvalidArguments("args are not JSON", "a character that no JSON may hold unescaped stands in them")
 
 
 def job_document(jobs: Sequence[NewJob]) -> str:
@@ -96,7 +104,7 @@ def claim_options(request: ClaimRequest) -> str:
 
 def columns(record: type[Any], without: Collection[str] = ()) -> str:
     """The columns a record is read from, in the order of its fields."""
-    return ", ".join(field.name for field in fields(record) if field.name not in without)
+    return ", ".join(f'"{field.name}"' for field in fields(record) if field.name not in without)
 
 
 @dataclass(frozen=True, slots=True)

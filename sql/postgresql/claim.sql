@@ -1,0 +1,453 @@
+-- jobs_claim: takes due work, in order, up to max_jobs.
+--
+-- Why no job is taken twice: rows are locked with SKIP LOCKED and tested again under the lock; whoever is second either
+-- skips the row or finds it running. Why a repeat takes nothing more: calls with one token queue up behind a lock made
+-- of it, and a token that holds rows is answered those.
+--
+-- Why the cost does not grow: each statement below reads from the head of an index that holds only what is claimable
+-- next, or makes one probe for each lane (queue and name) or bucket it steps over. ORDER BY names the whole key of the
+-- index that is meant, and rows are fetched by id through the primary key alone, so that no statistics, however old,
+-- can make another plan look better. A claim that finds nothing makes a handful of probes and writes nothing.
+--
+-- Locks: rows of jobs are never waited for. Slots are inserted upwards by (bucket, slot), so that two claims that meet
+-- in a bucket wait in one direction only.
+
+-- Make due work claimable, the longest due first. Rows locked elsewhere are left for the next one who comes along.
+CREATE OR REPLACE FUNCTION jobs__promote(most integer)
+RETURNS integer
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    promoted  integer;
+BEGIN
+    UPDATE jobs j
+       SET state = 'pending'
+     WHERE j.id = ANY (ARRAY(
+               SELECT s.id
+                 FROM jobs s
+                WHERE s.state = 'scheduled'
+                  AND s.run_at <= jobs_now()
+                ORDER BY s.run_at, s.id
+                LIMIT most
+                  FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS promoted = ROW_COUNT;
+    RETURN promoted;
+END
+$$;
+
+-- Lock the first `most` of the candidates that are still pending and unlimited, and not locked elsewhere.
+-- (coalesce, because `bucket IS NULL` would let the planner read the line instead of the primary key.)
+CREATE OR REPLACE FUNCTION jobs__lock_unlimited(candidates uuid[], most integer)
+RETURNS uuid[]
+LANGUAGE plpgsql
+AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT j.id
+          FROM jobs j
+         WHERE j.id = ANY (candidates)
+           AND j.state = 'pending'
+           AND coalesce(j.bucket, '') = ''
+         ORDER BY j.priority, j.run_at, j.id
+         LIMIT most
+           FOR UPDATE SKIP LOCKED);
+END
+$$;
+
+-- Unlimited work, locked, in order. The head of the line serves nearly every claim. Where it is full of work that is not
+-- for this one, the lanes are looked at: of each that is, its head.
+CREATE OR REPLACE FUNCTION jobs__pick_unlimited(queues text[], names text[], paused text[], most integer)
+RETURNS uuid[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    depth       integer := greatest(100, 4 * most);
+    candidates  uuid[];
+    picked      uuid[] := '{}';
+BEGIN
+    candidates := ARRAY(
+        SELECT l.id
+          FROM (SELECT j.id, j.queue, j.name
+                  FROM jobs j
+                 WHERE j.state = 'pending'
+                   AND j.bucket IS NULL
+                 ORDER BY j.priority, j.run_at, j.id
+                 LIMIT depth) AS l
+         WHERE (queues IS NULL OR l.queue = ANY (queues))
+           AND (names IS NULL OR l.name = ANY (names))
+           AND l.queue <> ALL (paused)
+         LIMIT 4 * most);
+    IF candidates <> '{}' THEN
+        picked := jobs__lock_unlimited(candidates, most);
+    END IF;
+
+    IF cardinality(picked) = most OR NOT EXISTS (
+        SELECT FROM jobs j WHERE j.state = 'pending' AND j.bucket IS NULL ORDER BY j.priority, j.run_at, j.id OFFSET depth - 1 LIMIT 1)
+    THEN
+        RETURN picked;
+    END IF;
+
+    candidates := ARRAY(
+        WITH RECURSIVE lane AS (
+            (SELECT j.queue, j.name
+               FROM jobs j
+              WHERE j.state = 'pending'
+                AND j.bucket IS NULL
+              ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
+              LIMIT 1)
+            UNION ALL
+            SELECT n.queue, n.name
+              FROM lane l
+             CROSS JOIN LATERAL (
+                   SELECT j.queue, j.name
+                     FROM jobs j
+                    WHERE j.state = 'pending'
+                      AND j.bucket IS NULL
+                      AND (j.queue, j.name) > (l.queue, l.name)
+                    ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
+                    LIMIT 1) AS n
+        )
+        SELECT h.id
+          FROM lane l
+         CROSS JOIN LATERAL (
+               SELECT j.id, j.priority, j.run_at
+                 FROM jobs j
+                WHERE j.state = 'pending'
+                  AND j.bucket IS NULL
+                  AND (j.queue, j.name) >= (l.queue, l.name)
+                  AND (j.queue, j.name) <= (l.queue, l.name)
+                ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
+                LIMIT 4 * most) AS h
+         WHERE (queues IS NULL OR l.queue = ANY (queues))
+           AND (names IS NULL OR l.name = ANY (names))
+           AND l.queue <> ALL (paused)
+         ORDER BY h.priority, h.run_at, h.id
+         LIMIT 4 * most);
+    RETURN jobs__lock_unlimited(candidates, most);
+END
+$$;
+
+-- Limited work of one lane and priority, locked: a job of each bucket that has room, from a random place on the ring
+-- of buckets round to it again, and then more from those that have room for more. A bucket without room costs
+-- one probe, however many jobs wait in it. `met` are the buckets of what was picked before.
+CREATE OR REPLACE FUNCTION jobs__walk_ring(lane_queue text, lane_name text, level smallint, start integer, met text[], most integer)
+RETURNS TABLE (id uuid, bucket text, room bigint)
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
+        WITH RECURSIVE walk AS (
+            (SELECT f.turn, f.ring, f.bucket
+               FROM (VALUES (0, start, 2147483647), (1, -2147483648, start - 1)) AS t(turn, low, high)
+              CROSS JOIN LATERAL (
+                    SELECT t.turn, j.ring, j.bucket
+                      FROM jobs j
+                     WHERE j.state = 'pending'
+                       AND j.bucket IS NOT NULL
+                       AND j.queue = lane_queue
+                       AND j.name = lane_name
+                       AND j.priority = level
+                       AND j.ring BETWEEN t.low AND t.high
+                     ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+                     LIMIT 1) AS f
+              LIMIT 1)
+            UNION ALL
+            SELECT n.turn, n.ring, n.bucket
+              FROM walk w
+             CROSS JOIN LATERAL (
+                   (SELECT w.turn, j.ring, j.bucket
+                      FROM jobs j
+                     WHERE j.state = 'pending'
+                       AND j.bucket IS NOT NULL
+                       AND j.queue = lane_queue
+                       AND j.name = lane_name
+                       AND j.priority = level
+                       AND j.ring <= CASE w.turn WHEN 0 THEN 2147483647 ELSE start - 1 END
+                       AND (j.ring, j.bucket) > (w.ring, w.bucket)
+                     ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+                     LIMIT 1)
+                   UNION ALL
+                   (SELECT 1, j.ring, j.bucket
+                      FROM jobs j
+                     WHERE j.state = 'pending'
+                       AND j.bucket IS NOT NULL
+                       AND j.queue = lane_queue
+                       AND j.name = lane_name
+                       AND j.priority = level
+                       AND j.ring <= start - 1
+                       AND w.turn = 0
+                     ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+                     LIMIT 1)
+                   LIMIT 1) AS n
+        ), open AS MATERIALIZED (
+            SELECT w.ring, w.bucket, r.room
+              FROM walk w
+             CROSS JOIN LATERAL (
+                   SELECT g.slots - (SELECT count(*) FROM jobs_slots s WHERE s.bucket = w.bucket)
+                                  - coalesce(cardinality(array_positions(met, w.bucket)), 0) AS room
+                     FROM jobs_groups g
+                    WHERE g.name = split_part(w.bucket, ':', 1)) AS r
+             WHERE r.room > 0
+             LIMIT most
+        )
+        SELECT h.id, h.bucket, o.room
+          FROM open o
+         CROSS JOIN LATERAL (
+               SELECT j.id, j.bucket
+                 FROM jobs j
+                WHERE j.state = 'pending'
+                  AND j.bucket = o.bucket
+                  AND j.queue = lane_queue
+                  AND j.name = lane_name
+                  AND j.priority = level
+                  AND j.ring = o.ring
+                ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+                LIMIT least(o.room, most - (SELECT count(*) FROM open) + 1)  -- each of the other buckets gives one at least
+                  FOR UPDATE SKIP LOCKED) AS h;
+END
+$$;
+
+-- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any.
+CREATE OR REPLACE FUNCTION jobs__pick_limited(queues text[], names text[], paused text[], most integer)
+RETURNS uuid[]
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    start    integer := (random() * 4294967294 - 2147483647)::bigint;
+    ids      uuid[] := '{}';
+    buckets  text[] := '{}';
+    rooms    bigint[] := '{}';
+    met      text[];
+    lane     record;
+    level    smallint;
+    pick     record;
+BEGIN
+    FOR lane IN
+        WITH RECURSIVE lane AS (
+            (SELECT j.queue, j.name, j.priority
+               FROM jobs j
+              WHERE j.state = 'pending'
+                AND j.bucket IS NOT NULL
+              ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+              LIMIT 1)
+            UNION ALL
+            SELECT n.queue, n.name, n.priority
+              FROM lane l
+             CROSS JOIN LATERAL (
+                   SELECT j.queue, j.name, j.priority
+                     FROM jobs j
+                    WHERE j.state = 'pending'
+                      AND j.bucket IS NOT NULL
+                      AND (j.queue, j.name) > (l.queue, l.name)
+                    ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+                    LIMIT 1) AS n
+        )
+        SELECT l.queue, l.name, l.priority
+          FROM lane l
+         WHERE (queues IS NULL OR l.queue = ANY (queues))
+           AND (names IS NULL OR l.name = ANY (names))
+           AND l.queue <> ALL (paused)
+    LOOP
+        met := '{}';
+        level := lane.priority;
+        LOOP
+            FOR pick IN SELECT w.id, w.bucket, w.room FROM jobs__walk_ring(lane.queue, lane.name, level, start, met, most - cardinality(met)) AS w LOOP
+                ids := ids || pick.id;
+                buckets := buckets || pick.bucket;
+                rooms := rooms || pick.room;
+                met := met || pick.bucket;
+            END LOOP;
+            EXIT WHEN cardinality(met) >= most;
+
+            SELECT j.priority INTO level
+              FROM jobs j
+             WHERE j.state = 'pending'
+               AND j.bucket IS NOT NULL
+               AND j.queue = lane.queue
+               AND j.name = lane.name
+               AND j.priority > level
+             ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+             LIMIT 1;
+            EXIT WHEN NOT FOUND;
+        END LOOP;
+    END LOOP;
+
+    IF ids = '{}' THEN
+        RETURN ids;
+    END IF;
+    RETURN ARRAY(
+        SELECT r.id
+          FROM (SELECT j.id, j.priority, j.run_at,
+                       max(p.room) OVER (PARTITION BY p.bucket) AS room,
+                       row_number() OVER (PARTITION BY p.bucket ORDER BY j.priority, j.run_at, j.id) AS rank
+                  FROM unnest(ids, buckets, rooms) AS p(id, bucket, room)
+                  JOIN jobs j ON j.id = p.id AND j.id = ANY (ids)) AS r
+         WHERE r.rank <= r.room
+         ORDER BY r.priority, r.rank, r.run_at, r.id
+         LIMIT most);
+END
+$$;
+
+-- Of locked rows those that stand in another bucket than their definition says, having been enqueued by one who did not
+-- see it yet: they are given the right one, and answered.
+CREATE OR REPLACE FUNCTION jobs__put_right(picked uuid[])
+RETURNS uuid[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    misplaced  uuid[] := ARRAY(
+        SELECT j.id
+          FROM jobs j
+          JOIN jobs_definitions d ON d.name = j.name
+         WHERE j.id = ANY (picked)
+           AND split_part(j.bucket, ':', 1) IS DISTINCT FROM d.concurrency_group);
+BEGIN
+    IF misplaced <> '{}' THEN
+        UPDATE jobs j
+           SET bucket = (SELECT jobs__bucket(d.concurrency_group, d.concurrency_key, j.args) FROM jobs_definitions d WHERE d.name = j.name)
+         WHERE j.id = ANY (misplaced);
+    END IF;
+    RETURN misplaced;
+END
+$$;
+
+-- The given jobs in the order of claiming.
+CREATE OR REPLACE FUNCTION jobs__in_order(ids uuid[], most integer)
+RETURNS uuid[]
+LANGUAGE sql STABLE
+AS $$
+    SELECT ARRAY(
+        SELECT j.id
+          FROM jobs j
+         WHERE j.id = ANY (ids)
+         ORDER BY j.priority, j.run_at, j.id
+         LIMIT most)
+$$;
+
+-- Of limited jobs those that got a slot for this token.
+CREATE OR REPLACE FUNCTION jobs__take_slots(ids uuid[], token uuid)
+RETURNS uuid[]
+LANGUAGE plpgsql
+AS $$
+#variable_conflict use_column
+DECLARE
+    served  uuid[] := '{}';
+    job     record;
+    spent   text;     -- the bucket that has no more
+    last    text;     -- the bucket a slot was taken in last, and its number
+    slot    integer;
+BEGIN
+    -- These jobs are pending: a slot that stands in the name of one is not valid.
+    DELETE FROM jobs_slots s WHERE s.job_id = ANY (ids);
+
+    FOR job IN
+        SELECT j.id, j.bucket FROM jobs j WHERE j.id = ANY (ids) ORDER BY j.bucket, j.priority, j.run_at, j.id
+    LOOP
+        CONTINUE WHEN job.bucket = spent;
+        slot := jobs__take_slot(job.bucket, job.id, jobs__take_slots.token, CASE WHEN job.bucket = last THEN slot ELSE -1 END);
+        IF slot IS NULL THEN
+            spent := job.bucket;
+        ELSE
+            served := served || job.id;
+            last := job.bucket;
+        END IF;
+    END LOOP;
+    RETURN served;
+END
+$$;
+
+CREATE OR REPLACE FUNCTION jobs__read_claim(options text, OUT queues text[], OUT names text[], OUT max_jobs integer, OUT lease interval)
+LANGUAGE plpgsql STABLE
+AS $$
+#variable_conflict use_variable
+DECLARE
+    key       text;
+    value     text;
+    lease_ms  bigint := 300000;
+BEGIN
+    max_jobs := 1;
+    FOR key, value IN
+        SELECT m.key, m.value
+          FROM jobs__members(options, 'options', ARRAY['queues', 'names', 'max_jobs', 'lease_ms']) AS m
+         WHERE m.value IS NOT NULL
+    LOOP
+        CASE key
+            WHEN 'queues' THEN queues := jobs__texts(value, key);
+            WHEN 'names' THEN names := jobs__texts(value, key);
+            WHEN 'max_jobs' THEN max_jobs := jobs__integer(value, key, 1, 1000);
+            WHEN 'lease_ms' THEN lease_ms := jobs__duration(value, key);
+        END CASE;
+    END LOOP;
+    lease := lease_ms * interval '1 millisecond';
+END
+$$;
+
+-- (The parameters that are not its arguments are the columns it answers.)
+CREATE OR REPLACE FUNCTION jobs_claim(
+    worker text,
+    OUT id uuid, OUT name text, OUT queue text, OUT args text, OUT attempt integer, OUT max_attempts integer, OUT timeout_ms bigint,
+    OUT priority smallint, OUT tenant text, OUT batch_id uuid, OUT meta text, OUT unique_key text, OUT enqueued_at timestamptz, OUT run_at timestamptz,
+    INOUT token uuid,
+    OUT lease_until timestamptz,
+    options text DEFAULT NULL)
+RETURNS SETOF record
+LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+    wanted     record := jobs__read_claim(options);
+    paused     text[] := ARRAY(SELECT p.queue FROM jobs_paused p);
+    unlimited  uuid[];
+    limited    uuid[];
+    misplaced  uuid[];
+    picked     uuid[];
+BEGIN
+    PERFORM jobs__fit(coalesce(worker, ''), 'worker');
+    IF token IS NULL THEN
+        PERFORM jobs__refuse('PJ003', 'token is missing', 'make a new UUID for each claim, and pass the same one to repeat it');
+    END IF;
+
+    PERFORM pg_advisory_xact_lock(hashtextextended(token::text, 0));
+    IF NOT EXISTS (SELECT FROM jobs j WHERE j.token = jobs_claim.token AND j.state = 'running') THEN
+        PERFORM jobs__promote(greatest(100, 2 * wanted.max_jobs));
+        unlimited := jobs__pick_unlimited(wanted.queues, wanted.names, paused, wanted.max_jobs);
+        limited := jobs__pick_limited(wanted.queues, wanted.names, paused, wanted.max_jobs);
+        IF unlimited = '{}' AND limited = '{}' THEN
+            RETURN;
+        END IF;
+
+        misplaced := jobs__put_right(unlimited || limited);
+        IF misplaced <> '{}' THEN
+            unlimited := ARRAY(SELECT unnest(unlimited) EXCEPT SELECT unnest(misplaced));
+            limited := ARRAY(SELECT unnest(limited) EXCEPT SELECT unnest(misplaced));
+        END IF;
+        IF limited = '{}' THEN
+            picked := unlimited;
+        ELSE
+            picked := jobs__in_order(unlimited || limited, wanted.max_jobs);
+            limited := jobs__take_slots(ARRAY(SELECT unnest(picked) INTERSECT SELECT unnest(limited)), token);
+            picked := jobs__in_order(unlimited || limited, wanted.max_jobs);
+        END IF;
+
+        UPDATE jobs j
+           SET state = 'running',
+               token = jobs_claim.token,
+               worker = jobs_claim.worker,
+               lease_until = jobs_now() + wanted.lease,
+               attempts = j.attempts + 1,
+               started_at = jobs_now()
+         WHERE j.id = ANY (picked);
+    END IF;
+
+    RETURN QUERY
+        SELECT j.id, j.name, j.queue, j.args, j.attempts, j.max_attempts, j.timeout_ms, j.priority, j.tenant, j.batch_id, j.meta, j.unique_key,
+               j.enqueued_at, j.run_at, j.token, j.lease_until
+          FROM jobs j
+         WHERE j.token = jobs_claim.token
+           AND j.state = 'running'
+         ORDER BY j.priority, j.run_at, j.id;
+END
+$$;
