@@ -75,7 +75,7 @@ class TestWhatIsAnswered:
     def test_nothing_when_there_is_nothing(self, store: Store) -> None:
         assert claim(store, 10) == []
 
-    def test_nothing_that_is_held_or_has_ended_or_is_to_come(self, store: Store) -> None:
+    def test_nothing_that_is_held_or_has_ended_or_is_to_come(self, store: Store, clock: TestClock) -> None:
         define(store)
         enqueue(store)
         perform(store)

@@ -41,6 +41,11 @@ class TestFilters:
         operate: Callable[[dict[str, Any]], int] = getattr(store, request.param)
         return operate
 
+    @pytest.fixture
+    def dead_and_waiting(self, store: Store) -> list[UUID]:
+        define(store)
+        return [bury(store), enqueue(store)]
+
     def test_none_is_refused(self, store: Store, operate: Callable[[dict[str, Any]], int]) -> None:
         define(store)
         enqueue_all(store, 2)
@@ -75,15 +80,17 @@ class TestFilters:
         ],
     )
     def test_a_key_that_is_unknown_or_has_a_bad_value_is_refused_by_name(
-        self, store: Store, operate: Callable[[dict[str, Any]], int], filter: dict[str, Any], named: str
+        self,
+        store: Store,
+        operate: Callable[[dict[str, Any]], int],
+        dead_and_waiting: list[UUID],
+        filter: dict[str, Any],
+        named: str,
     ) -> None:
-        define(store)
-        waiting, dead = bury(store), enqueue(store)
-
         with refused(store, InvalidOption, named):
             operate(filter)
 
-        assert (state(store, waiting), state(store, dead)) == ("dead", "pending")
+        assert [state(store, id) for id in dead_and_waiting] == ["dead", "pending"]
 
     def test_what_does_not_exist_is_none(self, store: Store, operate: Callable[[dict[str, Any]], int]) -> None:
         define(store)

@@ -124,6 +124,7 @@ class TestStatus:
         enqueue(store, delay_ms=HOUR)
         enqueue(store, "other", delay_ms=1_000)
         clock.advance(2)
+        store.sweep()
         rows = {(row["queue"], row["name"]): row for row in sql("SELECT * FROM jobs_backlog")}
 
         assert (rows["default", "work"]["scheduled"], rows["default", "work"]["due"]) == (1, 3)
