@@ -20,11 +20,11 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from queue import SimpleQueue
-from types import FrameType
 from typing import Any, Literal
 
 from pyjobs.app import Jobs
@@ -46,6 +46,8 @@ _FAREWELL = 5.0
 """How long to wait for a thread that may be in a call to the database, in seconds."""
 
 _DEFAULT_PREFETCH = 100
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+_END = b"\0"  # the number of no signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Worker:
         with closing(self._jobs.open_store()) as store:
             _check_contract(store)
             self._jobs.sync(store)
+            store.wait(0)  # it listens from now on: nothing that comes after the first claim goes unheard
             with closing(self._jobs.open_store()) as beating, closing(self._jobs.open_store()) as scheduling:
                 return self._run(store, beating, scheduling, once)
 
@@ -230,17 +233,32 @@ class Worker:
 
 
 def run_with_signals(worker: Worker, once: bool = False) -> Report:
-    """``worker.run``, stopped by SIGTERM, SIGINT or SIGQUIT, and by a second one at once. Only in the main thread."""
+    """``worker.run``, stopped by SIGTERM, SIGINT or SIGQUIT, and by a second one at once. Only in the main thread.
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        worker.stop()
+    Each signal arrives as a byte, whichever thread the system has picked to interrupt. A handler alone would wait for
+    the main thread, which a signal that goes to another thread does not wake.
+    """
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    with here, there, ThreadPoolExecutor(1, "pyjobs-worker") as thread, _delivered_to(there):
+        running = thread.submit(worker.run, once)
+        running.add_done_callback(lambda ended: there.send(_END))
+        while here.recv(1) != _END:
+            worker.stop()
+        return running.result()
 
-    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)}
+
+@contextmanager
+def _delivered_to(wire: socket.socket) -> Iterator[None]:
+    """During the block, those signals do nothing but send their number."""
+    wire_before = signal.set_wakeup_fd(wire.fileno(), warn_on_full_buffer=False)
+    before = {each: signal.signal(each, lambda number, frame: None) for each in _SIGNALS}
     try:
-        return worker.run(once)
+        yield
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)
+        signal.set_wakeup_fd(wire_before)
 
 
 @contextmanager

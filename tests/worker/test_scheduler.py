@@ -23,7 +23,8 @@ ALL = Duties(schedules=True, sweep_every=1)
 def schedule(store: Store, name: str, **options: Any) -> None:
     """One that is due now."""
     store.define("job", {})
-    store.put_schedule(name, {"job": "job", "every_ms": MINUTE, **options}, store.now())
+    given = {"job": "job", "every_ms": MINUTE, **options}
+    store.put_schedule(name, {key: value for key, value in given.items() if value is not None}, store.now())
 
 
 def test_one_job_a_moment_with_two_workers(jobs: Jobs, work: Work, store: Store) -> None:
@@ -89,7 +90,7 @@ def test_a_schedule_that_is_switched_off_does_not_fire(store: Store, clock: Any)
 def test_a_broken_schedule_is_logged_once_and_stops_no_other(
     store: Store, clock: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    schedule(store, "a: nowhere", timezone="Mars/Olympus")
+    schedule(store, "a: never", cron="0 0 30 2 *", every_ms=None)
     store.define("forgotten", {})
     store.put_schedule("b: of a forgotten job", {"job": "forgotten", "every_ms": MINUTE}, store.now())
     store.forget("forgotten")
