@@ -1,0 +1,13 @@
+DROP TABLE jobs__candidates;
+DROP TABLE jobs__replies;
+DROP TABLE jobs_settings;
+DROP TABLE jobs_paused;
+DROP TABLE jobs_workers;
+DROP TABLE jobs_schedules;
+DROP TABLE jobs_failures;
+DROP TABLE jobs_slots;
+DROP TABLE jobs_keys;
+DROP TABLE jobs;
+DROP TABLE jobs_batches;
+DROP TABLE jobs_definitions;
+DROP TABLE jobs_groups;

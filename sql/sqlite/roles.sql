@@ -1,0 +1,4 @@
+-- Rights. SQLite has no users: whoever may write the file may do everything, and whoever may read it sees everything. Keep
+-- the file, its folder, and the -wal and -shm files beside it to those who are meant to, by the rights of the file system.
+--
+-- The views of views.sql can be read on a connection that was opened read-only (sqlite3 -readonly, or file:…?mode=ro).
