@@ -40,6 +40,7 @@ PATIENCE = 60  # seconds for a server to come up or go down
 SETTINGS = {
     "fsync": "off",
     "full_page_writes": "off",
+    "max_wal_size": "128MB",
     "max_connections": "200",
     "shared_buffers": "128MB",
     # Far from UTC and off by half an hour: what reads a moment in the session's time zone shows it.
@@ -97,11 +98,12 @@ class LocalServer:
 
     def __init__(self, binaries: Path) -> None:
         self.user = _other_user() if os.geteuid() == 0 else None  # PostgreSQL refuses to run as root
-        self.folder = folders.make()
+        self.folder = folders.in_memory()
+        self.programs: Path | None = None
         self.process: subprocess.Popen[Any] | None = None
         try:
             self.binaries = self._within_reach(binaries)
-            self._hand_over()
+            self._hand_over(self.folder)
             self._initdb()
             self._start_on_a_free_port()
         except BaseException:
@@ -117,7 +119,8 @@ class LocalServer:
 
     def close(self) -> None:
         self._stop(signal.SIGINT)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in filter(None, (self.folder, self.programs)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _within_reach(self, binaries: Path) -> Path:
         """The binaries where the other user may run them: a virtual environment can lie in a folder that is closed to
@@ -127,15 +130,16 @@ class LocalServer:
             return binaries
         server, package = binaries.parent, binaries.parent.parent
         libraries = package.with_name(f"{package.name}.libs")  # where a wheel has them
-        copy = self.folder / "programs"
+        self.programs = folders.on_disk()
         for original in filter(Path.is_dir, (server, libraries)):
-            shutil.copytree(original, copy / original.relative_to(package.parent), symlinks=True)
-        return copy / binaries.relative_to(package.parent)
+            shutil.copytree(original, self.programs / original.relative_to(package.parent), symlinks=True)
+        self._hand_over(self.programs)
+        return self.programs / binaries.relative_to(package.parent)
 
-    def _hand_over(self) -> None:
-        """Give the folder, and what is in it by now, to the user the server runs as."""
+    def _hand_over(self, folder: Path) -> None:
+        """Give a folder, and what is in it by now, to the user the server runs as."""
         if self.user is not None:
-            for path in (self.folder, *self.folder.rglob("*")):
+            for path in (folder, *folder.rglob("*")):
                 os.chown(path, self.user.pw_uid, self.user.pw_gid, follow_symlinks=False)
 
     def _initdb(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -59,7 +58,7 @@ def test_a_server_ends_when_its_tests_are_killed(database_name: str) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert not reachable(url)
-        folders.make().rmdir()
+        folders.in_memory().rmdir()
         assert not server.exists()
     finally:
         holder.kill()
@@ -89,13 +88,12 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) 
     for program in ("initdb", "postgres"):
         (binaries / program).write_text("#!/bin/sh\necho cannot be run >&2\nexit 1\n")
         (binaries / program).chmod(0o755)
-    mine = f"{folders.PREFIX}{os.getpid()}-*"
-    before = set(Path(tempfile.gettempdir()).glob(mine))
+    before = set(folders.made_by(os.getpid()))
 
     with pytest.raises(RuntimeError, match="initdb failed: cannot be run"):
         LocalServer(binaries)
 
-    assert set(Path(tempfile.gettempdir()).glob(mine)) == before
+    assert set(folders.made_by(os.getpid())) == before
 
 
 def test_what_is_required_and_not_there_fails_the_run() -> None:
