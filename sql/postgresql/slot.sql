@@ -33,6 +33,7 @@ BEGIN
                AND NOT EXISTS (SELECT FROM jobs_slots n WHERE n.bucket = s.bucket AND n.slot = s.slot + 1)
              ORDER BY s.bucket, s.slot
              LIMIT 1;
+            free := coalesce(free, above + 1);  -- when that one was freed between the two looks
         END IF;
 
         IF most IS NULL OR free >= most THEN
