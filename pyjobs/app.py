@@ -429,8 +429,9 @@ class Jobs:
             try:
                 return call(store)
             except UnknownJob:
-                if connection is not None or not self._define_missing(store):
+                if connection is not None:
                     raise
+            self._define_missing(store)  # perhaps another thread has just done it: that is no reason to give up
             return call(store)
 
     # Reading
@@ -515,12 +516,10 @@ class Jobs:
                     "define it, or correct job=…",
                 )
 
-    def _define_missing(self, store: Store) -> bool:
-        """Define what the database does not know; whether there was any. What it knows may be of a newer deploy."""
-        missing = self._definitions.keys() - {each.name for each in store.definitions()}
-        for name in missing:
+    def _define_missing(self, store: Store) -> None:
+        """Define what the database does not know; what it knows may be of a newer deploy."""
+        for name in self._definitions.keys() - {each.name for each in store.definitions()}:
             store.define(name, self._definitions[name].options())
-        return bool(missing)
 
 
 def _encode(args: Mapping[str, Any]) -> str:
