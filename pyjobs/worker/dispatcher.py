@@ -39,7 +39,7 @@ _HORIZON = 0.05
 """Jobs are fetched ahead for this long: about the time a slow round trip takes."""
 _PATIENCE = 1.0
 """A job that was fetched ahead and has waited this long for its turn is given back for others to run."""
-_LAST_WORDS = 2.0
+_LAST_WORDS = 1.0
 """How long handlers have to stop once the grace is over, in seconds."""
 _FAREWELL = 5.0
 """How long to try to settle what is left when the worker ends."""

@@ -45,7 +45,7 @@ _log = logging.getLogger("pyjobs.worker")
 _FAREWELL = 5.0
 """How long to wait for a thread that may be in a call to the database, in seconds."""
 
-_DEFAULT_PREFETCH = 100
+_DEFAULT_PREFETCH = 200
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 _END = b"\0"  # the number of no signal
 

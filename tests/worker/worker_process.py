@@ -25,7 +25,7 @@ def say(word: str) -> None:
 @jobs.job
 def short(*, context: JobContext) -> None:
     say(f"began {context.id}")
-    context.cancelled.wait(0.5)
+    context.cancelled.wait(0.2)
 
 
 @jobs.job
