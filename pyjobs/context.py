@@ -52,7 +52,7 @@ class BatchCounts:
     @classmethod
     def of(cls, meta: Mapping[str, Any]) -> Self | None:
         """The counts that stand in a callback's meta; None for any other job."""
-        counts = meta.get("batch")
+        counts: Any = meta.get("batch")
         try:
             return cls(**counts | {"id": UUID(counts["id"])})
         except (TypeError, KeyError, ValueError, AttributeError):

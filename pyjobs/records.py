@@ -121,7 +121,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord:
-    """One row of ``jobs_list``: everything about a job but its arguments. ``args`` and ``meta`` are filled by ``get``."""
+    """One row of ``jobs_list``: all about a job but its arguments. ``args`` and ``meta`` are filled by ``get``."""
 
     id: UUID
     name: str
@@ -238,7 +238,7 @@ class TimingRow:
 
 @dataclass(frozen=True, slots=True)
 class LimitRow:
-    """One concurrency group's bound and one holder of it; ``bucket`` and what follows are None when nobody holds any."""
+    """One concurrency group's bound and one holder of it; ``bucket`` and what follows are None if nobody holds any."""
 
     group: str
     slots: int
