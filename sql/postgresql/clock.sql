@@ -60,14 +60,14 @@ $$;
 -- The document with each escape that no text can hold replaced by `mark` and its four digits. A mark of '' says that
 -- there are none; otherwise replace(…, mark, '\u') puts back what a slice of the body had.
 CREATE OR REPLACE FUNCTION jobs__shield(document text, OUT body text, OUT mark text)
-LANGUAGE plpgsql STABLE STRICT
+LANGUAGE plpgsql STABLE
 AS $$
 DECLARE
     secret  text;
 BEGIN
     body := document;
     mark := '';
-    IF strpos(document, '\u') = 0 OR document !~* '\\u(0000|d[89a-f])' THEN
+    IF document IS NULL OR strpos(document, '\u') = 0 OR document !~* '\\u(0000|d[89a-f])' THEN
         RETURN;
     END IF;
 

@@ -209,8 +209,7 @@ BEGIN
     WITH cancelled AS (
         UPDATE jobs j
            SET state = 'cancelled',
-               finished_at = jobs_now(),
-               cancel_at = jobs_now()
+               finished_at = jobs_now()
          WHERE j.id = ANY (chosen.ids)
            AND j.token IS NULL
         RETURNING j.id, j.batch_id

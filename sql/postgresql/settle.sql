@@ -196,7 +196,7 @@ BEGIN
                lease_until = NULL,
                settled_token = v.token,
                settled_as = v.outcome,
-               attempts = CASE WHEN v.outcome IN ('released', 'snoozed') AND v.state <> 'cancelled' THEN j.attempts - 1 ELSE j.attempts END,
+               attempts = CASE WHEN v.outcome IN ('released', 'snoozed') THEN j.attempts - 1 ELSE j.attempts END,
                run_at = coalesce(v.run_at, j.run_at),
                finished_at = CASE WHEN v.state IN ('done', 'dead', 'cancelled') THEN jobs_now() END,
                dead_reason = v.reason

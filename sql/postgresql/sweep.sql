@@ -17,7 +17,7 @@ BEGIN
       FROM (SELECT j.id, j.token
               FROM jobs j
              WHERE j.state = 'running'
-               AND j.lease_until <= jobs_now()
+               AND j.lease_until < jobs_now()
              ORDER BY j.token
              LIMIT most
                FOR UPDATE SKIP LOCKED) AS l;
