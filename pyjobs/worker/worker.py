@@ -74,7 +74,7 @@ class Worker:
     failure)`` for the last one, ``on_event(event)`` for everything. Not for what happens elsewhere, such as a job
     buried after its worker was killed.
 
-    Raises ``InvalidConfiguration``.
+    Raises ``InvalidConfiguration`` for a setting that makes no sense, ``InvalidOption`` for what is not a duration.
     """
 
     def __init__(

@@ -14,6 +14,7 @@ from pyjobs.app import Jobs
 from pyjobs.errors import StoreUnavailable
 from pyjobs.records import ClaimedJob, ClaimRequest, Outcome, Settled
 from pyjobs.store.base import Store
+from servers.databases import Database
 from steps import found, state
 from worker.running import PATIENCE, Work, eventually
 
@@ -172,6 +173,30 @@ def test_connections_that_are_ended_under_load_lose_nothing(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+    eventually(lambda: store.count({"state": "done"}) == 3_000)
+    running.stop()
+
+    assert len(performed) == 3_000
+    assert running.report().done == 3_000
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_restart_under_load_loses_nothing(
+    jobs: Jobs, work: Work, store: Store, database: Database, crash: bool
+) -> None:
+    if database.server is None or not database.server.restartable:
+        pytest.skip("this server cannot be restarted from here")
+    performed: Counter[int] = Counter()
+
+    @jobs.job
+    def job(number: int) -> None:
+        performed[number] += 1
+
+    jobs.enqueue_many([("job", {"number": number}) for number in range(3_000)])
+    running = work(concurrency=10)
+    eventually(lambda: len(performed) >= 500)
+    database.server.restart(crash=crash)
     eventually(lambda: store.count({"state": "done"}) == 3_000)
     running.stop()
 
