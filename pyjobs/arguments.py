@@ -35,19 +35,23 @@ _HINT = "pass plain values (str, int, float, bool, None, list, dict), or the id 
 def dumps(value: Any, path: str = "args") -> str:
     """The value as compact ASCII JSON. Tuples become lists. Raises ``InvalidArguments`` naming the path of what
     would not come back the same: other types, NaN and infinities, keys that are not strings, cycles."""
-    return json.dumps(_plain(value, path, ()), separators=(",", ":"), allow_nan=False, check_circular=False)
+    return _ENCODER.encode(_plain(value, path, ()))
 
 
 def loads(text: str) -> Any:
     """The value of JSON text; ``InvalidArguments`` when it is none. Of duplicate keys the last one counts."""
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return _DECODER.decode(text)
     except (ValueError, RecursionError):
         raise InvalidArguments("the arguments are not JSON that can be read") from None
 
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
+
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
+_DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
 def _plain(value: Any, path: str, around: tuple[int, ...]) -> Any:
@@ -122,14 +126,21 @@ def codec(annotation: Any) -> Codec | None:
     return None
 
 
-def encode_all(values: Mapping[str, Any], codecs: Mapping[str, Codec | None], path: str) -> dict[str, Any]:
-    """The named values, each as its codec sends it."""
-    return {name: c.encode(v, f"{path}.{name}") if (c := codecs.get(name)) else v for name, v in values.items()}
+def codecs_of(annotations: Mapping[str, Any]) -> dict[str, Codec]:
+    """The codecs of those that need one, by name."""
+    return {name: found for name, annotation in annotations.items() if (found := codec(annotation)) is not None}
 
 
-def decode_all(values: Mapping[str, Any], codecs: Mapping[str, Codec | None], path: str) -> dict[str, Any]:
-    """The named values, each as its codec brings it back."""
-    return {name: c.decode(v, f"{path}.{name}") if (c := codecs.get(name)) else v for name, v in values.items()}
+def encode_all(values: Mapping[str, Any], codecs: Mapping[str, Codec], path: str) -> dict[str, Any]:
+    """The named values, each as its codec sends it, in their order."""
+    named = [(name, each) for name, each in codecs.items() if name in values]
+    return {**values, **{name: each.encode(values[name], f"{path}.{name}") for name, each in named}}
+
+
+def decode_all(values: Mapping[str, Any], codecs: Mapping[str, Codec], path: str) -> dict[str, Any]:
+    """The named values, each as its codec brings it back, in their order."""
+    named = [(name, each) for name, each in codecs.items() if name in values]
+    return {**values, **{name: each.decode(values[name], f"{path}.{name}") for name, each in named}}
 
 
 def _of_class(kind: type) -> Codec | None:
@@ -201,7 +212,7 @@ def _record(kind: type) -> Codec:
         if type(value) is not dict:
             raise _unfit(kind, path)
         try:
-            return kind(**decode_all(value, _field_codecs(kind), path))
+            return kind(**decode_all(value, codecs_of(_fields(kind)), path))
         except (TypeError, ValueError):
             raise _unfit(kind, path) from None
 
@@ -209,15 +220,16 @@ def _record(kind: type) -> Codec:
         if type(value) is not kind:
             decode(value, path)
             return value
-        codecs = _field_codecs(kind)
-        return encode_all({name: getattr(value, name) for name in codecs}, codecs, path)
+        fields = _fields(kind)
+        return encode_all({name: getattr(value, name) for name in fields}, codecs_of(fields), path)
 
     return Codec(encode, decode)
 
 
-def _field_codecs(kind: Any) -> dict[str, Codec | None]:
+def _fields(kind: Any) -> dict[str, Any]:
+    """The annotations of what a dataclass is made from."""
     hints = typing.get_type_hints(kind, include_extras=True)
-    return {field.name: codec(hints[field.name]) for field in dataclasses.fields(kind) if field.init}
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind) if field.init}
 
 
 def _optional(parameters: tuple[Any, ...]) -> Codec | None:

@@ -17,7 +17,7 @@ from inspect import Parameter, Signature
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
-from pyjobs.arguments import Codec, codec, decode_all, dumps, encode_all, loads
+from pyjobs.arguments import Codec, codecs_of, decode_all, dumps, encode_all, loads
 from pyjobs.context import JobContext
 from pyjobs.duration import milliseconds
 from pyjobs.errors import InvalidArguments, InvalidConfiguration
@@ -193,9 +193,11 @@ class _Signature:
 
     job: str
     parameters: Signature
-    codecs: Mapping[str, Codec | None]
+    names: frozenset[str]
+    required: frozenset[str]
     rest: str | None
     """The name of its ``**`` parameter."""
+    codecs: Mapping[str, Codec]
     takes_context: bool
 
     @classmethod
@@ -207,12 +209,15 @@ class _Signature:
                     f"the job {job!r} takes {str(parameter)!r} by position", "arguments are stored by name"
                 )
         kept = [each for each in signature.parameters.values() if not _is_context(each)]
+        named = [each for each in kept if not _is_rest(each)]
         annotations = _annotations(handler)
         return cls(
             job=job,
             parameters=signature.replace(parameters=kept),
-            codecs={each.name: codec(annotations.get(each.name)) for each in kept if not _is_rest(each)},
+            names=frozenset(each.name for each in named),
+            required=frozenset(each.name for each in named if each.default is Parameter.empty),
             rest=next((each.name for each in kept if _is_rest(each)), None),
+            codecs=codecs_of({each.name: annotations.get(each.name) for each in named}),
             takes_context=len(kept) < len(signature.parameters),
         )
 
@@ -228,8 +233,10 @@ class _Signature:
         args = loads(args_json)
         if not isinstance(args, dict):
             raise InvalidArguments(f"the arguments of {self.job!r} are not a JSON object", "they are passed by name")
-        bound = self._bound((), decode_all(args, self.codecs, "args"))
-        return bound | {_CONTEXT: context} if self.takes_context else bound
+        if not self.required <= args.keys() or (self.rest is None and not args.keys() <= self.names):
+            self._bound((), args)  # says what does not fit; binding each time would cost more than the rest of this
+        values = decode_all(args, self.codecs, "args") if self.codecs else args
+        return values | {_CONTEXT: context} if self.takes_context else values
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:
