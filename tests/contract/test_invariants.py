@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from invariants import BROKEN, assert_invariants
+from invariants import assert_invariants
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
 from steps import HOUR, bury, claim, claim_one, define, each, enqueue, enqueue_all, perform
@@ -113,13 +113,9 @@ def refusals(dialect: str) -> type[Exception]:
 def test_a_broken_promise_is_seen(populated: Store, sql: Any, promise: str, breaking: str) -> None:
     sql("BEGIN")
     sql(breaking)
-    with pytest.raises(AssertionError, match=f"^{promise} "):
+    with pytest.raises(AssertionError, match=rf"(^|; ){promise} "):
         assert_invariants(sql)
     sql("ROLLBACK")
-
-
-def test_every_query_can_be_read(store: Store, sql: Any) -> None:
-    assert all(sql(query) == [] for query in BROKEN.values())
 
 
 class TestNoUniquenessBlocksWork:
