@@ -48,7 +48,7 @@ def explained(code: str, said: str, call: Call, ask: Ask) -> tuple[str, str]:
     message, _, hint = said.partition("; ")
     match code:
         case "PJ001":
-            return f"no job named {json.dumps(_job_name(call), ensure_ascii=False)} is defined", _defined(ask)
+            return f"no job named {json.dumps(_job_name(call, ask), ensure_ascii=False)} is defined", _defined(ask)
         case "PJ002" if "too large" in message:
             [(limit,)] = ask("SELECT value FROM jobs_settings WHERE name = 'max_args_bytes'")
             return f"{message}: more than {limit} bytes", hint
@@ -67,8 +67,11 @@ def explained(code: str, said: str, call: Call, ask: Ask) -> tuple[str, str]:
     return message, hint
 
 
-def _job_name(call: Call) -> Any:
+def _job_name(call: Call, ask: Ask) -> Any:
     match call.routine:
+        case "jobs_tick_schedule":
+            [(name,)] = ask("SELECT job FROM jobs_schedules WHERE name = ?", call.arguments["name"])
+            return name
         case "jobs_open_batch":
             return call.document("options")["callback"]["name"]
         case "jobs_put_schedule":

@@ -218,13 +218,20 @@ CREATE TRIGGER jobs__cancel_one INSTEAD OF INSERT ON jobs__touch
 WHEN new.verb = 'cancel'
 BEGIN
     UPDATE jobs
-       SET cancel_at = new.now,
-           state = CASE WHEN state = 'running' THEN state ELSE 'cancelled' END,
-           finished_at = CASE WHEN state = 'running' THEN NULL ELSE new.now END
-     WHERE rowid = new.job;
+       SET cancel_at = new.now
+     WHERE rowid = new.job
+       AND state = 'running';
+
+    UPDATE jobs
+       SET state = 'cancelled',
+           finished_at = new.now
+     WHERE rowid = new.job
+       AND state <> 'running';
 
     INSERT INTO jobs__ended (id, batch_id, state, now)
-    VALUES (new.id, new.batch_id, CASE WHEN new.state = 'running' THEN new.state ELSE 'cancelled' END, new.now);
+    SELECT id, batch_id, state, new.now
+      FROM jobs
+     WHERE rowid = new.job;
 
     INSERT INTO jobs__replies (id) VALUES (new.id);
 END;

@@ -214,7 +214,7 @@ BEGIN
            bucket = CASE WHEN new.verdict IN ('scheduled', 'pending')
                          THEN (SELECT bucket FROM jobs__bucket_of WHERE job = new.job)
                          ELSE bucket END,
-           attempts = attempts - (new.outcome IN ('released', 'snoozed') AND new.verdict <> 'cancelled'),
+           attempts = attempts - (new.outcome IN ('released', 'snoozed')),
            token = NULL,
            worker = NULL,
            lease_until = NULL,

@@ -53,7 +53,7 @@ BEGIN
     SELECT rowid, 'failed', '{"kind": "lost", "message": "the lease was over and its worker had not been heard of"}', new.now
       FROM jobs INDEXED BY jobs_held
      WHERE state = 'running'
-       AND lease_until <= new.now
+       AND lease_until < new.now
      LIMIT new.most;
 
     INSERT INTO jobs__replies (position, id, answer)
