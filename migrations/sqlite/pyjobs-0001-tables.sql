@@ -120,7 +120,7 @@ CREATE INDEX jobs_due ON jobs (run_at, id) WHERE state = 'scheduled';
 -- lease_until is left out on purpose: a heartbeat then changes no index.
 CREATE INDEX jobs_held ON jobs (token) WHERE state = 'running';
 -- Ended work, by the age at which it is pruned.
-CREATE INDEX jobs_ended ON jobs (state, name, finished_at) WHERE state IN ('done', 'dead', 'cancelled');
+CREATE INDEX jobs_ended ON jobs (state, name, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX jobs_of_batch ON jobs (batch_id) WHERE batch_id IS NOT NULL;
 
 -- Who holds a unique key. The primary key is the uniqueness; enqueueing inserts here first.

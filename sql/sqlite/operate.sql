@@ -186,7 +186,7 @@ BEGIN
               FROM jobs INDEXED BY jobs_ended
              WHERE coalesce(new.id, new.ids, new.batch_id) IS NULL
                AND state = CASE WHEN new.state IS NULL AND new.dead_reason IS NOT NULL THEN 'dead' ELSE new.state END
-               AND state IN ('done', 'dead', 'cancelled')
+               AND finished_at IS NOT NULL
              UNION ALL
             SELECT rowid
               FROM jobs

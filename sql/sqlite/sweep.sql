@@ -104,14 +104,14 @@ BEGIN
                            ON first.rowid = coalesce(
                               (SELECT rowid
                                  FROM jobs INDEXED BY jobs_ended
-                                WHERE state IN ('done', 'dead', 'cancelled')
+                                WHERE finished_at IS NOT NULL
                                   AND state = kind.state
                                   AND name > kind.name
                                 ORDER BY name
                                 LIMIT 1),
                               (SELECT rowid
                                  FROM jobs INDEXED BY jobs_ended
-                                WHERE state IN ('done', 'dead', 'cancelled')
+                                WHERE finished_at IS NOT NULL
                                   AND state > kind.state
                                 ORDER BY state, name
                                 LIMIT 1)))
@@ -119,8 +119,7 @@ BEGIN
                      FROM kind
                      LEFT JOIN jobs_definitions AS d ON d.name = kind.name
                     CROSS JOIN jobs AS j INDEXED BY jobs_ended
-                       ON j.state IN ('done', 'dead', 'cancelled')
-                      AND j.state = kind.state
+                       ON j.state = kind.state
                       AND j.name = kind.name
                       AND j.finished_at <= new.now - CASE kind.state WHEN 'dead' THEN d.keep_dead_ms
                                                                      ELSE coalesce(d.keep_done_ms, 86400000) END)

@@ -79,7 +79,7 @@ SELECT j.id, j.name, j.queue, j.dead_reason, j.attempts, j.max_attempts,
   FROM jobs AS j
   LEFT JOIN jobs_failures AS f ON f.id = (SELECT max(id) FROM jobs_failures WHERE job_id = j.id)
  WHERE j.state = 'dead'
-   AND j.state IN ('done', 'dead', 'cancelled');
+   AND j.finished_at IS NOT NULL;
 
 -- How long the last attempt of done jobs took.
 DROP VIEW IF EXISTS jobs_timings;
@@ -94,7 +94,7 @@ SELECT queue, name, count(*), min(ms),
           FROM (SELECT queue, name, max(0, finished_at - started_at) AS ms
                   FROM jobs
                  WHERE state = 'done'
-                   AND state IN ('done', 'dead', 'cancelled')))
+                   AND finished_at IS NOT NULL))
  GROUP BY queue, name;
 
 -- The bound of each group, and who holds its slots: a row a slot, or one row where none is held.
