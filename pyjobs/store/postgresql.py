@@ -470,7 +470,7 @@ class _JoinedSession:
         joined = connection.connection if isinstance(connection, psycopg.Cursor) else connection
         if not isinstance(joined, psycopg.Connection):
             raise InvalidConfiguration(
-                f"a {type(connection).__name__} is not a psycopg connection",
+                f"what was passed is of the type {type(connection).__name__}, not a psycopg connection",
                 "pass a connection or cursor of psycopg 3; from SQLAlchemy or Django, the one they wrap",
             )
         self._connection = joined
@@ -517,7 +517,7 @@ class _Bell:
         with self._waiting, selectors.DefaultSelector() as selector:
             selector.register(near, selectors.EVENT_READ)
             if connection := self._listening():
-                selector.register(connection, selectors.EVENT_READ)
+                selector.register(connection.fileno(), selectors.EVENT_READ)
             while ready := selector.select(max(0.0, deadline - time.monotonic())):
                 for key, _ in ready:
                     if key.fileobj is near:
@@ -530,7 +530,8 @@ class _Bell:
             return False
 
     def close(self) -> None:
-        """Nobody may be waiting."""
+        if self._cord is not None:
+            self.ring()  # whoever waits lets go
         with self._waiting, self._making:
             self._drop()
             for end in self._cord or ():

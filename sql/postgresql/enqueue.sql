@@ -366,16 +366,16 @@ BEGIN
               FROM json_array_elements(shielded.body::json) WITH ORDINALITY AS e(value, place)
              CROSS JOIN LATERAL json_to_record(e.value) AS r(name text, args json, options json, id uuid)
         ), draft AS MATERIALIZED (
-            SELECT s.name, s.options, s.definition, d.job, d.kept
+            SELECT s.options, (s.definition).concurrency_group AS bound, (s.definition).concurrency_key AS key, d.kept, (d.job).*
               FROM (SELECT n.name, n.options, jobs__defined(n.name, 'name') AS definition
                       FROM (SELECT DISTINCT e.name, e.options FROM element e) AS n) AS s
              CROSS JOIN LATERAL jobs__draft(s.definition, s.options, '', scope, jobs__producer_options()) AS d
         )
         SELECT array_agg(
-                   ROW(coalesce(e.id, jobs__id(prefix, e.place)), e.name, (d.job).queue, (d.job).state, (d.job).priority, (d.job).run_at,
-                       jobs__bucket((d.definition).concurrency_group, (d.definition).concurrency_key, e.args),
-                       NULL, 0, (d.job).max_attempts, (d.job).timeout_ms, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-                       (d.job).unique_key, (d.job).tenant, (d.job).batch_id, (d.job).enqueued_at, e.args, (d.job).meta)::jobs
+                   ROW(coalesce(e.id, jobs__id(prefix, e.place)), e.name, d.queue, d.state, d.priority, d.run_at,
+                       CASE WHEN d.key IS NULL THEN d.bound ELSE jobs__bucket(d.bound, d.key, e.args) END,
+                       NULL, 0, d.max_attempts, d.timeout_ms, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+                       d.unique_key, d.tenant, d.batch_id, d.enqueued_at, e.args, d.meta)::jobs
                    ORDER BY e.place),
                array_agg(d.kept ORDER BY e.place),
                bool_or(e.strange OR octet_length(e.args) > most OR e.args::json IS NULL
