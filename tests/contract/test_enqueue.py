@@ -649,7 +649,9 @@ class TestTheCallersTransaction:
     """An enqueue joins the transaction it is called in: it is committed or rolled back with the caller's own writes."""
 
     @pytest.fixture
-    def connection(self, database: Any) -> Iterator[Any]:
+    def connection(self, store: Store, database: Any) -> Iterator[Any]:
+        define(store)
+        define(store, "after")
         connection = database.connect()
         connection.execute("CREATE TABLE orders (id integer)")
         connection.execute("BEGIN")
@@ -670,8 +672,6 @@ class TestTheCallersTransaction:
         return ids
 
     def test_is_committed_with_it(self, store: Store, connection: Any) -> None:
-        define(store)
-        define(store, "after")
         ids = self.produce(store, connection)
         connection.execute("COMMIT")
 
@@ -680,8 +680,6 @@ class TestTheCallersTransaction:
         assert len(store.batches()) == 1
 
     def test_is_rolled_back_with_it(self, store: Store, connection: Any) -> None:
-        define(store)
-        define(store, "after")
         self.produce(store, connection)
         connection.execute("ROLLBACK")
 
@@ -690,8 +688,6 @@ class TestTheCallersTransaction:
         assert store.enqueue_many([NewJob("work", options={"unique_key": "k"})])[0].inserted
 
     def test_cannot_be_seen_before_it_is_committed(self, store: Store, database: Any, connection: Any) -> None:
-        define(store)
-        define(store, "after")
         ids = self.produce(store, connection)
         assert store.count() == 0
         if database.dialect != "sqlite":  # where a claim would wait for the writer
@@ -701,8 +697,6 @@ class TestTheCallersTransaction:
         assert [job.id for job in claim(store, 10)] == sorted(ids)
 
     def test_reads_its_own_jobs(self, store: Store, connection: Any) -> None:
-        define(store)
-        define(store, "after")
         ids = self.produce(store, connection)
         joined = store.join(connection)
 

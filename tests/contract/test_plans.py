@@ -7,6 +7,7 @@ rows. With fresh statistics and with none, as after a restore.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import subprocess
@@ -43,20 +44,23 @@ class Seen:
 
 
 def rows(now: datetime) -> Iterator[tuple[Any, ...]]:
-    """A hundred thousand jobs of each kind: due without and with a bucket, to come, and done; and fifty in hand."""
+    """A hundred thousand jobs due (half of them bounded), as many to come and as many done; and fifty in hand."""
+    ids = map(UUID, map("{:032x}".format, itertools.count(1)))  # in the order of time, as those the routines make
     past, future, lately = now - timedelta(hours=1), now + timedelta(days=1), now - timedelta(minutes=1)
 
     def job(state: str, name: str, run_at: datetime, **more: Any) -> tuple[Any, ...]:
         values = dict.fromkeys(COLUMNS.split(", ")) | more
-        values |= {"id": uuid4(), "name": name, "state": state, "run_at": run_at, "enqueued_at": past, "args": "{}"}
+        values |= {"id": next(ids), "name": name, "state": state, "run_at": run_at, "enqueued_at": past, "args": "{}"}
         values |= {"queue": more.get("queue", "default"), "attempts": more.get("attempts", 0), "max_attempts": 5}
         values["priority"] = more.get("priority", 0)
         return tuple(values.values())
 
     for n in range(MANY):
         moment = timedelta(milliseconds=n)
-        yield job("pending", f"work{n % 10}", past + moment, queue=f"queue{n % 5}", priority=n % 3)
-        yield job("pending", "bounded", past + moment, bucket=f"bounded:{n % 500}", priority=n % 3)
+        if n % 2:
+            yield job("pending", f"work{n % 10}", past + moment, queue=f"queue{n % 5}", priority=n % 3)
+        else:
+            yield job("pending", "bounded", past + moment, bucket=f"bounded:{n % 500}", priority=n % 3)
         yield job("scheduled", f"work{n % 10}", future + moment)
         yield job("done", f"work{n % 10}", past, attempts=1, started_at=past, finished_at=lately - moment)
     for _ in range(20):
@@ -69,8 +73,8 @@ def rows(now: datetime) -> Iterator[tuple[Any, ...]]:
         yield job("running", "work1", past, **holder)
 
 
-@pytest.fixture(scope="module", params=["analyzed", "without statistics"])
-def loaded(request: pytest.FixtureRequest, databases: Any, database_name: str) -> Iterator[Any]:
+@pytest.fixture(scope="module")
+def loaded(databases: Any, database_name: str) -> Iterator[Any]:
     with databases.fresh(database_name) as database:
         store = open_store(database.url)
         for n in range(10):
@@ -81,10 +85,16 @@ def loaded(request: pytest.FixtureRequest, databases: Any, database_name: str) -
         store.close()
         connection = database.connect()
         {"postgresql": load_postgresql, "sqlite": load_sqlite}[database.dialect](connection, rows(now))
-        if request.param == "analyzed":
-            connection.execute("ANALYZE")
         connection.close()
         yield database
+
+
+@pytest.fixture(scope="module", params=["without statistics", "with fresh statistics"], autouse=True)
+def statistics(request: pytest.FixtureRequest, loaded: Any) -> None:
+    if request.param == "with fresh statistics":
+        connection = loaded.connect()
+        connection.execute("ANALYZE")
+        connection.close()
 
 
 def load_postgresql(connection: Any, jobs: Iterator[tuple[Any, ...]]) -> None:
