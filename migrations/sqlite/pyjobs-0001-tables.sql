@@ -57,9 +57,7 @@ CREATE TABLE jobs_batches (
 CREATE INDEX jobs_batches_finished ON jobs_batches (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX jobs_batches_sealed ON jobs_batches (sealed_at) WHERE sealed_at IS NOT NULL AND finished_at IS NULL;
 
--- One unit of work. `bucket` is what its concurrency limit counts by; `ring` is the bucket behind a hash of it, which
--- spreads buckets evenly, so that a claim can start its walk at a random place and be fair to all. SQLite has no hash
--- function: seven places of the text, each by a prime of its own, tell buckets apart well enough.
+-- One unit of work. `bucket` is what its concurrency limit counts by. (SQLite needs no `ring`: see jobs__turns.)
 CREATE TABLE jobs (
     id             TEXT     NOT NULL PRIMARY KEY CHECK (length(id) = 36),
     name           TEXT     NOT NULL CHECK (length(name) BETWEEN 1 AND 190),
@@ -68,14 +66,6 @@ CREATE TABLE jobs (
     priority       INTEGER  NOT NULL CHECK (priority BETWEEN -32768 AND 32767),
     run_at         INTEGER  NOT NULL,
     bucket         TEXT,
-    ring           TEXT     GENERATED ALWAYS AS (CASE WHEN bucket IS NOT NULL THEN printf('%08x', (
-                                length(bucket) * 1000000007
-                                + unicode(substr(bucket, -1)) * 104395301
-                                + unicode(substr(bucket, -2)) * 122949823
-                                + unicode(substr(bucket, -3)) * 141650939
-                                + unicode(substr(bucket, length(bucket) / 4 + 1)) * 160481183
-                                + unicode(substr(bucket, length(bucket) / 2 + 1)) * 179424673
-                                + unicode(substr(bucket, length(bucket) * 3 / 4 + 1)) * 198491317) % 2147483647) || bucket END) VIRTUAL,
     attempts       INTEGER  NOT NULL DEFAULT 0,
     max_attempts   INTEGER  NOT NULL CHECK (max_attempts >= 1),
     timeout_ms     INTEGER  CHECK (timeout_ms >= 1),
@@ -113,7 +103,7 @@ CREATE INDEX jobs_line ON jobs (priority, run_at, id) WHERE state = 'pending' AN
 CREATE INDEX jobs_lanes ON jobs (queue, name, priority, run_at, id) WHERE state = 'pending' AND bucket IS NULL;
 -- Limited pending jobs by lane, and in each by priority and bucket: a full bucket is stepped over in one probe, and a lane
 -- that is not wanted is too, however many buckets wait in it.
-CREATE INDEX jobs_limited ON jobs (queue, name, priority, ring, run_at, id) WHERE state = 'pending' AND bucket IS NOT NULL;
+CREATE INDEX jobs_limited ON jobs (queue, name, priority, bucket, run_at, id) WHERE state = 'pending' AND bucket IS NOT NULL;
 -- Future work, by the moment it falls due.
 CREATE INDEX jobs_due ON jobs (run_at, id) WHERE state = 'scheduled';
 -- Work in hand, by the claim that holds it. A rescue reads all of it, which is never much.
@@ -208,6 +198,15 @@ CREATE TABLE jobs__replies (
     answer    ANY,
     accepted  INTEGER
 ) STRICT;
+
+-- Where the claims of a lane (queue and name) have got to among its buckets. The next one goes on from there, so that
+-- buckets take turns. This is exact, which only one writer at a time can have so cheaply.
+CREATE TABLE jobs__turns (
+    queue   TEXT  NOT NULL,
+    name    TEXT  NOT NULL,
+    bucket  TEXT  NOT NULL,
+    PRIMARY KEY (queue, name)
+) STRICT, WITHOUT ROWID;
 
 -- What a claim has in mind while it makes up its mind: jobs that are not at the head of the line. Empty in between.
 CREATE TABLE jobs__candidates (

@@ -385,6 +385,7 @@ class _Place:
             raise self._unopened(error) from error
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")  # what undoes a single statement needs no file
         return connection
 
     def _unopened(self, error: sqlite3.OperationalError) -> PyjobsError:

@@ -82,8 +82,8 @@ BEGIN
     INSERT INTO jobs__promote (most, now)
     VALUES (max(100, 2 * new.max_jobs), new.now);
 
-    INSERT INTO jobs__look_at_limited (queues, names, max_jobs, start)
-    VALUES (new.queues, new.names, new.max_jobs, printf('%08x', abs(random() % 2147483647)));
+    INSERT INTO jobs__look_at_limited (queues, names, max_jobs)
+    VALUES (new.queues, new.names, new.max_jobs);
 
     INSERT INTO jobs__look_at_lanes (queues, names, max_jobs, reach)
     VALUES (new.queues, new.names, new.max_jobs, max(100, 4 * new.max_jobs));
@@ -97,15 +97,17 @@ BEGIN
            started_at = new.now
      WHERE rowid IN (SELECT job
                        FROM (SELECT priority, run_at, id, job
-                               FROM (SELECT rowid AS job, priority, run_at, id, queue, name
-                                       FROM jobs INDEXED BY jobs_line
-                                      WHERE state = 'pending'
-                                        AND bucket IS NULL
-                                      ORDER BY priority, run_at, id
-                                      LIMIT max(100, 4 * new.max_jobs))
-                              WHERE (new.queues IS NULL OR queue IN (SELECT value FROM json_each(new.queues)))
-                                AND (new.names IS NULL OR name IN (SELECT value FROM json_each(new.names)))
-                                AND queue NOT IN (SELECT queue FROM jobs_paused)
+                               FROM (SELECT priority, run_at, id, job
+                                       FROM (SELECT rowid AS job, priority, run_at, id, queue, name
+                                               FROM jobs INDEXED BY jobs_line
+                                              WHERE state = 'pending'
+                                                AND bucket IS NULL
+                                              ORDER BY priority, run_at, id
+                                              LIMIT max(100, 4 * new.max_jobs))
+                                      WHERE (new.queues IS NULL OR queue IN (SELECT value FROM json_each(new.queues)))
+                                        AND (new.names IS NULL OR name IN (SELECT value FROM json_each(new.names)))
+                                        AND queue NOT IN (SELECT queue FROM jobs_paused)
+                                      LIMIT new.max_jobs)
                               UNION
                              SELECT priority, run_at, id, job
                                FROM jobs__candidates
@@ -214,11 +216,12 @@ BEGIN
 END;
 
 -- Makes candidates of limited jobs whose bucket has room. In each wanted lane the walk goes from bucket to bucket, the
--- lowest priority first and each priority once round the ring from a random `start`, until it has found as many with room
--- as jobs are asked for. One job of each comes first, then a second of each, as far as its room goes.
+-- lowest priority first and each priority once round, on from where the last claim has got to, until it has found as many
+-- with room as jobs are asked for. One job of each comes first; if that is not enough, a second of each, and so on, as far
+-- as there is room.
 DROP VIEW IF EXISTS jobs__look_at_limited;
-CREATE VIEW jobs__look_at_limited (queues, names, max_jobs, start) AS
-SELECT NULL, NULL, NULL, NULL WHERE false;
+CREATE VIEW jobs__look_at_limited (queues, names, max_jobs) AS
+SELECT NULL, NULL, NULL WHERE false;
 
 CREATE TRIGGER jobs__look_at_limited_called INSTEAD OF INSERT ON jobs__look_at_limited
 WHEN EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_limited WHERE state = 'pending' AND bucket IS NOT NULL)
@@ -248,16 +251,17 @@ BEGIN
                            AND queue > lane.queue
                          ORDER BY queue, name
                          LIMIT 1))),
-            -- Each bucket by its first job: the next one of this lap (up to the end of the ring, then up to the start), or
-            -- the first one of the second lap, or of the next priority.
-            walk (job, queue, name, priority, ring, bucket, run_at, id, room, found) AS (
-                SELECT NULL, queue, name, -32769, '', NULL, NULL, NULL, 0, 0
+            -- Each bucket by its first job: the next one of this lap (up to the last bucket, then up to the start), or the
+            -- first one of the second lap, or of the next priority.
+            walk (job, queue, name, start, priority, bucket, run_at, id, room, found) AS MATERIALIZED (
+                SELECT NULL, lane.queue, lane.name, coalesce(t.bucket, ''), -32769, '', NULL, NULL, 0, 0
                   FROM lane
-                 WHERE (new.queues IS NULL OR queue IN (SELECT value FROM json_each(new.queues)))
-                   AND (new.names IS NULL OR name IN (SELECT value FROM json_each(new.names)))
-                   AND queue NOT IN (SELECT queue FROM jobs_paused)
+                  LEFT JOIN jobs__turns AS t ON t.queue = lane.queue AND t.name = lane.name
+                 WHERE (new.queues IS NULL OR lane.queue IN (SELECT value FROM json_each(new.queues)))
+                   AND (new.names IS NULL OR lane.name IN (SELECT value FROM json_each(new.names)))
+                   AND lane.queue NOT IN (SELECT queue FROM jobs_paused)
                  UNION ALL
-                SELECT next.rowid, next.queue, next.name, next.priority, next.ring, next.bucket, next.run_at, next.id,
+                SELECT next.rowid, next.queue, next.name, walk.start, next.priority, next.bucket, next.run_at, next.id,
                        (SELECT slots
                           FROM jobs_groups
                          WHERE name = substr(next.bucket, 1, instr(next.bucket || ':', ':') - 1))
@@ -273,9 +277,9 @@ BEGIN
                            AND queue = walk.queue
                            AND name = walk.name
                            AND priority = walk.priority
-                           AND ring > walk.ring
-                           AND ring < CASE WHEN walk.ring < new.start THEN new.start ELSE 'g' END
-                         ORDER BY ring, run_at, id
+                           AND bucket > walk.bucket
+                           AND bucket <= CASE WHEN walk.bucket <= walk.start THEN walk.start ELSE char(1114111) END
+                         ORDER BY bucket, run_at, id
                          LIMIT 1),
                        (SELECT rowid
                           FROM jobs INDEXED BY jobs_limited
@@ -284,9 +288,9 @@ BEGIN
                            AND queue = walk.queue
                            AND name = walk.name
                            AND priority = walk.priority
-                           AND ring < new.start
-                           AND walk.ring >= new.start
-                         ORDER BY ring, run_at, id
+                           AND bucket <= walk.start
+                           AND walk.bucket > walk.start
+                         ORDER BY bucket, run_at, id
                          LIMIT 1),
                        (SELECT rowid
                           FROM jobs INDEXED BY jobs_limited
@@ -303,8 +307,8 @@ BEGIN
                                               AND priority > walk.priority
                                             ORDER BY priority
                                             LIMIT 1)
-                           AND ring >= new.start
-                         ORDER BY ring, run_at, id
+                           AND bucket > walk.start
+                         ORDER BY bucket, run_at, id
                          LIMIT 1),
                        (SELECT rowid
                           FROM jobs INDEXED BY jobs_limited
@@ -313,15 +317,15 @@ BEGIN
                            AND queue = walk.queue
                            AND name = walk.name
                            AND priority > walk.priority
-                         ORDER BY priority, ring, run_at, id
+                         ORDER BY priority, bucket, run_at, id
                          LIMIT 1))
                  WHERE walk.found + (walk.room > 0) < new.max_jobs),
-            round (job, queue, name, priority, ring, bucket, run_at, id, room, number) AS (
-                SELECT job, queue, name, priority, ring, bucket, run_at, id, room, 1 AS number
+            round (job, queue, name, priority, bucket, run_at, id, room, number) AS (
+                SELECT job, queue, name, priority, bucket, run_at, id, room, 1 AS number
                   FROM walk
                  WHERE room > 0
                  UNION ALL
-                SELECT next.rowid, next.queue, next.name, next.priority, next.ring, next.bucket, next.run_at, next.id,
+                SELECT next.rowid, next.queue, next.name, next.priority, next.bucket, next.run_at, next.id,
                        round.room, round.number + 1
                   FROM round
                  CROSS JOIN jobs AS next
@@ -332,11 +336,12 @@ BEGIN
                                         AND queue = round.queue
                                         AND name = round.name
                                         AND priority = round.priority
-                                        AND ring = round.ring
+                                        AND bucket = round.bucket
                                         AND (run_at, id) > (+round.run_at, +round.id)
                                       ORDER BY run_at, id
                                       LIMIT 1)
                  WHERE round.number < round.room
+                   AND (SELECT count(*) FROM walk WHERE room > 0) < new.max_jobs
                  ORDER BY priority, number, run_at, id
                  LIMIT 4 * new.max_jobs)
             -- Several lanes may lead to one bucket, and share its room.
@@ -402,6 +407,17 @@ BEGIN
                         AND j.token = new.token
                         AND j.bucket IS NOT NULL
                         AND NOT EXISTS (SELECT 1 FROM jobs_slots AS s WHERE s.job_id = j.id));
+
+    -- Whose turn it was: in each lane the bucket that came last on the way round.
+    INSERT INTO jobs__turns (queue, name, bucket)
+    SELECT j.queue, j.name, substr(max((j.bucket <= coalesce(t.bucket, '')) || j.bucket), 2)
+      FROM jobs AS j INDEXED BY jobs_held
+      LEFT JOIN jobs__turns AS t ON t.queue = j.queue AND t.name = j.name
+     WHERE j.state = 'running'
+       AND j.token = new.token
+       AND j.bucket IS NOT NULL
+     GROUP BY j.queue, j.name
+        ON CONFLICT (queue, name) DO UPDATE SET bucket = excluded.bucket;
 END;
 
 -- Whether there may be work for somebody: what a sleeping worker looks at when the database has changed.
