@@ -23,6 +23,7 @@ SELECT a.json,
              CROSS JOIN json_each(walk.value) AS member
              WHERE walk.rest <> ''
                AND walk.type = 'object'
+               AND member.key = substr(rest, 1, instr(rest, '.') - 1)  -- or the next would be asked of each member
                AND member.id = (SELECT max(id)
                                   FROM json_each(walk.value)
                                  WHERE key = substr(rest, 1, instr(rest, '.') - 1)))
