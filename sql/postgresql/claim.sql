@@ -54,6 +54,30 @@ BEGIN
 END
 $$;
 
+-- Remember for this session where the head of the line was, and until when to start there.
+--
+-- While somebody's transaction stays open, nothing that has left the line since can be cleaned away, and whoever reads
+-- it from its beginning steps over all of that. Where it was much (the engine counts the entries it reads), the session
+-- starts where the living ones began, for a second or four times as long as the reading took: so the
+-- long transaction costs a claim a bounded part of its time. What comes in before that place meanwhile, a retry or a
+-- more urgent job, waits that long. This is a stopwatch; no job's fate hangs on it.
+CREATE OR REPLACE FUNCTION jobs__remember_head(head uuid, hint jsonb, begun timestamptz)
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    ended  timestamptz := clock_timestamp();
+    place  jsonb := (SELECT jsonb_build_object('priority', j.priority, 'run_at', j.run_at, 'id', j.id) FROM jobs j WHERE j.id = head);
+    until  timestamptz := hint ->> 'until';
+BEGIN
+    IF until IS NULL OR until <= begun THEN
+        until := ended + greatest(interval '1 second', 4 * (ended - begun));
+    END IF;
+    -- A line in which nothing lives has no new place; the last one still holds.
+    PERFORM set_config('pyjobs.head', (coalesce(place, hint) || jsonb_build_object('until', until))::text, false);
+END
+$$;
+
 -- Unlimited work, locked, in order. The head of the line serves nearly every claim. Where it is full of work that is not
 -- for this one, the lanes are looked at: of each that is, its head.
 CREATE OR REPLACE FUNCTION jobs__pick_unlimited(queues text[], names text[], paused text[], most integer)
@@ -61,9 +85,16 @@ RETURNS uuid[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    depth       integer := greatest(100, 4 * most);
-    candidates  uuid[];
-    picked      uuid[] := '{}';
+    begun         timestamptz := clock_timestamp();
+    hint          jsonb := nullif(current_setting('pyjobs.head', true), '');
+    fresh         boolean := coalesce((hint ->> 'until')::timestamptz > begun, false);
+    low_priority  smallint := CASE WHEN fresh THEN (hint ->> 'priority')::smallint ELSE -32768 END;
+    low_run_at    timestamptz := CASE WHEN fresh THEN (hint ->> 'run_at')::timestamptz ELSE '-infinity' END;
+    low_id        uuid := CASE WHEN fresh THEN (hint ->> 'id')::uuid ELSE '00000000-0000-0000-0000-000000000000' END;
+    read_before   bigint := pg_stat_get_xact_tuples_returned('jobs_line'::regclass);
+    depth         integer := greatest(100, 4 * most);
+    candidates    uuid[];
+    picked        uuid[] := '{}';
 BEGIN
     candidates := ARRAY(
         SELECT l.id
@@ -71,18 +102,29 @@ BEGIN
                   FROM jobs j
                  WHERE j.state = 'pending'
                    AND j.bucket IS NULL
+                   AND (j.priority, j.run_at, j.id) >= (low_priority, low_run_at, low_id)
                  ORDER BY j.priority, j.run_at, j.id
                  LIMIT depth) AS l
          WHERE (queues IS NULL OR l.queue = ANY (queues))
            AND (names IS NULL OR l.name = ANY (names))
            AND l.queue <> ALL (paused)
          LIMIT 4 * most);
+    IF pg_stat_get_xact_tuples_returned('jobs_line'::regclass) > coalesce(read_before, 0) + depth + 1000 THEN
+        PERFORM jobs__remember_head(candidates[1], hint, begun);
+    END IF;
     IF candidates <> '{}' THEN
         picked := jobs__lock_unlimited(candidates, most);
     END IF;
 
     IF cardinality(picked) = most OR NOT EXISTS (
-        SELECT FROM jobs j WHERE j.state = 'pending' AND j.bucket IS NULL ORDER BY j.priority, j.run_at, j.id OFFSET depth - 1 LIMIT 1)
+        SELECT
+          FROM jobs j
+         WHERE j.state = 'pending'
+           AND j.bucket IS NULL
+           AND (j.priority, j.run_at, j.id) >= (low_priority, low_run_at, low_id)
+         ORDER BY j.priority, j.run_at, j.id
+        OFFSET depth - 1
+         LIMIT 1)
     THEN
         RETURN picked;
     END IF;
