@@ -614,7 +614,9 @@ def _told(error: psycopg.Error | UnicodeEncodeError) -> PyjobsError:
             f"this database user may not: {said}",
             "let the owner call jobs_grant(user, role): producer, worker, operator or viewer",
         )
-    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and code[:2] in ("", "08", "57"):
+    if isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and (
+        not code or code.startswith(("08", "57P"))
+    ):
         return StoreUnavailable(f"the connection was lost: {said}", HINT_REACH)
     return PyjobsError(f"the database refused: {said}", f"PostgreSQL calls this {code}")
 

@@ -167,7 +167,8 @@ BEGIN
             INSERT INTO jobs_keys (key, job_id, kept, since)
             SELECT w.key, w.job_id, w.kept, w.since
               FROM unnest(wanted) AS w
-             WHERE w.key <> ALL (ARRAY(SELECT k.key FROM jobs_keys k WHERE k.key = ANY (keys)))
+              LEFT JOIN (SELECT k.key FROM jobs_keys k WHERE k.key = ANY (keys)) AS held ON held.key = w.key
+             WHERE held.key IS NULL
              ORDER BY w.key
             ON CONFLICT DO NOTHING
             RETURNING key
@@ -194,6 +195,7 @@ DECLARE
     wanted    jobs_keys[];
     taken     text[] := '{}';
     born      uuid[];
+    lost      uuid[];
     waking    boolean;
 BEGIN
     IF EXISTS (SELECT FROM unnest(fresh) AS f WHERE f.unique_key IS NOT NULL OR f.batch_id IS NOT NULL) THEN
@@ -251,11 +253,17 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The same id may have gone in elsewhere between the look at it and the insert: then this key is not needed.
-    DELETE FROM jobs_keys k
-     WHERE k.key = ANY (taken)
-       AND k.job_id = ANY (ids)
-       AND k.job_id <> ALL (coalesce(born, '{}'));
+    -- The same id may have gone in elsewhere between the look at it and the insert: then its key is not needed here.
+    IF taken <> '{}' THEN
+        lost := ARRAY(
+            SELECT f.id
+              FROM unnest(entering) AS e(place)
+              JOIN unnest(fresh) WITH ORDINALITY AS f ON f.ordinality = e.place
+             WHERE f.unique_key IS NOT NULL
+            EXCEPT
+            SELECT unnest(born));
+        DELETE FROM jobs_keys k WHERE k.job_id = ANY (lost) AND k.key = ANY (taken);
+    END IF;
 
     RETURN QUERY
         SELECT f.ordinality,

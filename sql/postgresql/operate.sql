@@ -103,7 +103,7 @@ BEGIN
               FROM jobs j
              WHERE j.id = ANY (ids)
                AND j.unique_key IS NOT NULL
-               AND NOT EXISTS (SELECT FROM jobs_keys k WHERE k.key = j.unique_key AND k.job_id = j.id)
+               AND (SELECT k.job_id FROM jobs_keys k WHERE k.key = j.unique_key) IS DISTINCT FROM j.id
              ORDER BY j.unique_key, j.id) AS w;
     IF wanted IS NOT NULL THEN
         taken := jobs__take_keys(wanted);
@@ -112,7 +112,7 @@ BEGIN
         SELECT j.id
           FROM jobs j
          WHERE j.id = ANY (ids)
-           AND (j.unique_key IS NULL OR EXISTS (SELECT FROM jobs_keys k WHERE k.key = j.unique_key AND k.job_id = j.id)));
+           AND (j.unique_key IS NULL OR (SELECT k.job_id FROM jobs_keys k WHERE k.key = j.unique_key) = j.id));
 END
 $$;
 

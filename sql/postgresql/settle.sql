@@ -243,12 +243,14 @@ BEGIN
         SELECT o.n, o.id,
                s.id IS NOT NULL
                OR coalesce(j.settled_token = o.token AND j.settled_as = o.outcome, false)
-               OR (o.outcome = 'failed' AND EXISTS (SELECT FROM jobs_failures f WHERE f.job_id = o.id AND f.token = o.token)),
+               OR f.job_id IS NOT NULL,
                coalesce(s.state, j.state)
           FROM unnest(ids, tokens, outcomes) WITH ORDINALITY AS o(id, token, outcome, n)
           LEFT JOIN unnest(s_ids, s_tokens, s_outcomes, s_states) AS s(id, token, outcome, state)
             ON (s.id, s.token, s.outcome) = (o.id, o.token, o.outcome)
           LEFT JOIN (SELECT r.id, r.state, r.settled_token, r.settled_as FROM jobs r WHERE r.id = ANY (ids)) AS j ON j.id = o.id
+          LEFT JOIN (SELECT r.job_id, r.token FROM jobs_failures r WHERE r.job_id = ANY (ids)) AS f
+            ON (f.job_id, f.token, 'failed') = (o.id, o.token, o.outcome)
          ORDER BY o.n;
 END
 $$;

@@ -44,7 +44,7 @@ BEGIN
      WHERE s.job_id = ANY (ARRAY(
                SELECT i.job_id
                  FROM jobs_slots i
-                WHERE NOT EXISTS (SELECT FROM jobs j WHERE j.id = i.job_id AND j.token = i.token)
+                WHERE (SELECT j.token FROM jobs j WHERE j.id = i.job_id) IS DISTINCT FROM i.token
                 ORDER BY i.bucket, i.slot
                 LIMIT most
                   FOR UPDATE SKIP LOCKED));
@@ -161,7 +161,7 @@ BEGIN
                  FROM jobs_keys o
                 WHERE o.kept = 'ever'
                   AND o.since <= jobs_now() - jobs__setting('keep_keys_ms')::bigint * interval '1 millisecond'
-                  AND NOT EXISTS (SELECT FROM jobs j WHERE j.id = o.job_id)
+                  AND (SELECT j.id FROM jobs j WHERE j.id = o.job_id) IS NULL
                 ORDER BY o.since
                 LIMIT most
                   FOR UPDATE SKIP LOCKED));
