@@ -9,8 +9,8 @@
 
 -- The characters of the JSON scalar at a dotted path of object keys; NULL when there is none.
 -- Of keys that stand twice the last one counts. A number is taken as it is written, which only a path can do. A path finds
--- the first of equal keys, so the earlier ones are removed; and it cannot spell an empty key, or one with a quotation
--- mark in it, so a number there is taken as SQLite prints it.
+-- the first of equal keys, so the earlier ones are removed, if they are few: each removal reads all there is. And it
+-- cannot spell an empty key, or one with a quotation mark in it. Elsewhere a number is taken as SQLite prints it.
 DROP VIEW IF EXISTS jobs__value_at;
 CREATE VIEW jobs__value_at (args, path, value) AS
 SELECT a.json,
@@ -18,19 +18,19 @@ SELECT a.json,
        (WITH RECURSIVE walk (holder, place, type, value, rest) AS (
             SELECT NULL, NULL, 'object', a.json, p.value || '.'
              UNION ALL
-            SELECT walk.value, member.fullkey, member.type, member.value, substr(rest, instr(rest, '.') + 1)
+            SELECT walk.value,
+                   (SELECT fullkey FROM json_each(walk.value) WHERE key = substr(rest, 1, instr(rest, '.') - 1) ORDER BY id DESC LIMIT 1),
+                   (SELECT type FROM json_each(walk.value) WHERE key = substr(rest, 1, instr(rest, '.') - 1) ORDER BY id DESC LIMIT 1),
+                   (SELECT value FROM json_each(walk.value) WHERE key = substr(rest, 1, instr(rest, '.') - 1) ORDER BY id DESC LIMIT 1),
+                   substr(rest, instr(rest, '.') + 1)
               FROM walk
-             CROSS JOIN json_each(walk.value) AS member
-             WHERE walk.rest <> ''
-               AND walk.type = 'object'
-               AND member.key = substr(rest, 1, instr(rest, '.') - 1)  -- or the next would be asked of each member
-               AND member.id = (SELECT max(id)
-                                  FROM json_each(walk.value)
-                                 WHERE key = substr(rest, 1, instr(rest, '.') - 1)))
+             WHERE rest <> ''
+               AND type = 'object')
         SELECT CASE WHEN type IN ('true', 'false') THEN type
                     WHEN type = 'text' THEN (SELECT text FROM jobs__text WHERE given = json_quote(value))
                     WHEN type NOT IN ('integer', 'real') THEN NULL
                     WHEN place LIKE '%\"%' OR place LIKE '%.""' THEN value
+                    WHEN (SELECT count(*) FROM json_each(holder) WHERE fullkey = place) > 9 THEN value
                     ELSE (WITH RECURSIVE single (node) AS (
                               SELECT holder
                                UNION ALL
@@ -42,7 +42,8 @@ SELECT a.json,
                            ORDER BY length(node)
                            LIMIT 1) END
           FROM walk
-         WHERE rest = '')
+         WHERE rest = ''
+           AND type IS NOT NULL)
   FROM json_each AS p
  CROSS JOIN json_each AS a
  WHERE p.key IS NULL;
