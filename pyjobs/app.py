@@ -28,7 +28,16 @@ from pyjobs.definition import Job, JobOptions
 from pyjobs.duration import milliseconds
 from pyjobs.errors import InvalidArguments, InvalidConfiguration, UnknownJob
 from pyjobs.ids import new_id
-from pyjobs.options import Duration, EnqueueOptions, JobFilter, SharedOptions, contract_filter, contract_options
+from pyjobs.options import (
+    Duration,
+    EnqueueOptions,
+    JobFilter,
+    SharedOptions,
+    contract_filter,
+    contract_options,
+    contract_selection,
+    contract_start,
+)
 from pyjobs.pool import StorePool
 from pyjobs.records import (
     BatchRecord,
@@ -399,7 +408,12 @@ class Jobs:
         """Perform a job here and now and answer what its handler answers: no queue, no limit, no retry. Its arguments
         make the same way through JSON as any. For tests and the shell; not for a running event loop if it is async."""
         job = self._definition(_name(name))
-        call = job.prepare(self._encoded(job.name, args), _inline_context(job))
+        return self.perform_text_now(job.name, self._encoded(job.name, args))
+
+    def perform_text_now(self, name: str, args: str) -> Any:
+        """``perform_now`` with the arguments as JSON text."""
+        job = self._definition(name)
+        call = job.prepare(args, _inline_context(job))
         if not job.is_async:
             return call()
 
@@ -456,11 +470,6 @@ class Jobs:
         with self._pool.store() as store:
             return store.count(contract_filter(filter))
 
-    def cancel(self, id: UUID) -> bool:
-        """Cancel a waiting job now, or ask its worker to; False when it has ended already. Calls ``jobs_cancel``."""
-        with self._pool.store() as store:
-            return store.cancel({"id": str(id)}) > 0
-
     def stats(self) -> Stats:
         """What the queue holds and how long its jobs take."""
         with self._pool.store() as store:
@@ -480,6 +489,63 @@ class Jobs:
         """The workers, as they last spoke."""
         with self._pool.store() as store:
             return store.workers()
+
+    # Operating
+
+    def retry(
+        self,
+        id: UUID | None = None,
+        /,
+        *,
+        at: datetime | None = None,
+        delay: Duration | None = None,
+        limit: int | None = None,
+        **filter: Unpack[JobFilter],
+    ) -> int:
+        """Put jobs back, their attempts starting over: one by its id, or all that match, dead, cancelled, done and
+        scheduled ones alike unless ``state`` says which; how many. ``at``, ``delay``: when they run, if not now.
+        ``limit``: at most so many, the oldest first. Calls ``jobs_retry``, all in one transaction.
+
+        By id ``JobRunning``, and ``UniqueKeyHeld`` when another job holds its key now; such jobs are passed over
+        otherwise. ``InvalidOption`` when nothing says which jobs are meant.
+        """
+        with self._pool.store() as store:
+            return store.retry(contract_selection(id, filter, limit), contract_start(at, delay))
+
+    def cancel(self, id: UUID | None = None, /, *, limit: int | None = None, **filter: Unpack[JobFilter]) -> int:
+        """Cancel waiting jobs now, and ask the workers of running ones to stop: one by its id, or all that match; how
+        many. Those that have ended already stay as they are. Calls ``jobs_cancel``, all in one transaction.
+
+        ``InvalidOption`` when nothing says which jobs are meant.
+        """
+        with self._pool.store() as store:
+            return store.cancel(contract_selection(id, filter, limit))
+
+    def discard(self, id: UUID | None = None, /, *, limit: int | None = None, **filter: Unpack[JobFilter]) -> int:
+        """Delete jobs that are not running: one by its id (``JobRunning`` if it is), or all that match, in whatever
+        state unless ``state`` says which; how many. Calls ``jobs_discard``, all in one transaction.
+
+        ``InvalidOption`` when nothing says which jobs are meant.
+        """
+        with self._pool.store() as store:
+            return store.discard(contract_selection(id, filter, limit))
+
+    def pause_queue(self, queue: str) -> None:
+        """Let nobody claim from the queue; what runs goes on. Calls ``jobs_pause_queue``. ``BadName`` for a name that
+        is empty or too long."""
+        with self._pool.store() as store:
+            store.pause_queue(queue)
+
+    def resume_queue(self, queue: str) -> None:
+        """Let the queue be claimed from again. Calls ``jobs_resume_queue``."""
+        with self._pool.store() as store:
+            store.resume_queue(queue)
+
+    def forget(self, name: str) -> bool:
+        """Remove what the database knows of a job name; its waiting jobs stay. False when it knows none. A worker that
+        defines the name brings it back when it starts. Calls ``jobs_forget``."""
+        with self._pool.store() as store:
+            return store.forget(name)
 
     # What these share
 

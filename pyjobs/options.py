@@ -103,6 +103,17 @@ def contract_filter(filter: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _contract_key(name, value) for name, value in given.items()}
 
 
+def contract_selection(id: UUID | None, filter: Mapping[str, Any], limit: int | None) -> dict[str, Any]:
+    """One job by its id, or those that a filter means, as the routines that change jobs take it."""
+    chosen = contract_filter(filter if id is None else {**filter, "id": id})
+    return chosen if limit is None else chosen | {"limit": limit}
+
+
+def contract_start(at: datetime | None, delay: Duration | None) -> dict[str, Any]:
+    """When jobs that are put back run, as ``jobs_retry`` takes it."""
+    return contract_options({"at": at, "delay": delay})
+
+
 def _contract_key(name: str, value: Any) -> Any:
     match name:
         case "id" | "batch_id":

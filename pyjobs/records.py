@@ -148,6 +148,25 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class DeadRecord:
+    """One row of ``jobs_dead``: a job that failed for good, with its last failure (None where it has none)."""
+
+    id: UUID
+    name: str
+    queue: str
+    dead_reason: str
+    attempts: int
+    max_attempts: int
+    finished_at: datetime
+    kind: str | None
+    type: str | None
+    message: str | None
+    failed_at: datetime | None
+    tenant: str | None
+    batch_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """One failed attempt, from ``jobs_errors``."""
 

@@ -21,6 +21,7 @@ from pyjobs.records import (
     BatchRecord,
     ClaimedJob,
     ClaimRequest,
+    DeadRecord,
     DefinitionRecord,
     Enqueued,
     Failure,
@@ -129,6 +130,9 @@ class Store(Protocol):
         name, tenant, batch_id, dead_reason, before)."""
 
     def count(self, filter: Options | None = None) -> int: ...
+    def dead(self, filter: Options | None = None, *, limit: int = 100) -> list[DeadRecord]:
+        """Dead jobs with their last failure (``jobs_dead``), the last to die first, by the same filter keys."""
+
     def failures(self, job_id: UUID) -> list[Failure]:
         """A job's failed attempts, oldest first (``jobs_errors``)."""
 

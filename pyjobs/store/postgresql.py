@@ -41,6 +41,7 @@ from pyjobs.records import (
     BatchRecord,
     ClaimedJob,
     ClaimRequest,
+    DeadRecord,
     DefinitionRecord,
     Enqueued,
     Failure,
@@ -289,6 +290,14 @@ class PostgresqlStore:
         where, values = _where(filter)
         [(number,)] = self._rows(f"count(*) FROM {{}}jobs_list {where}", *values)
         return int(number)
+
+    def dead(self, filter: Options | None = None, *, limit: int = 100) -> list[DeadRecord]:
+        """Dead jobs that match, the last to die first. Reads ``jobs_dead``."""
+        where, values = _where({**(filter or {}), "state": "dead"})
+        # Chosen before their failures are looked up: else those of all dead jobs would be.
+        chosen = f"SELECT id FROM {{0}}jobs_list {where} ORDER BY finished_at DESC, id DESC LIMIT %s"
+        source = f"{{0}}jobs_dead WHERE id IN ({chosen}) ORDER BY finished_at DESC, id DESC"
+        return self._records(DeadRecord, source, *values, limit)
 
     def failures(self, job_id: UUID) -> list[Failure]:
         """A job's failed attempts, oldest first. Reads ``jobs_errors``."""

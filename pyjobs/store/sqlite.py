@@ -42,6 +42,7 @@ from pyjobs.records import (
     BatchRecord,
     ClaimedJob,
     ClaimRequest,
+    DeadRecord,
     DefinitionRecord,
     Enqueued,
     Failure,
@@ -280,6 +281,15 @@ class SqliteStore:
         where, values = _where(filter)
         [(number,)] = self._session.read(f"SELECT count(*) FROM jobs {where}", *values)
         return int(number)
+
+    def dead(self, filter: Options | None = None, *, limit: int = 100) -> list[DeadRecord]:
+        """Dead jobs that match, the last to die first. Reads ``jobs_dead``."""
+        where, values = _where({**(filter or {}), "state": "dead"})
+        # Chosen before their failures are looked up: else those of all dead jobs would be.
+        chosen = f"SELECT id FROM jobs {where} ORDER BY finished_at DESC, id DESC LIMIT ?"
+        return self._listed(
+            DeadRecord, f"jobs_dead WHERE id IN ({chosen}) ORDER BY finished_at DESC, id DESC", *values, limit
+        )
 
     def failures(self, job_id: UUID) -> list[Failure]:
         """A job's failed attempts, oldest first. Reads ``jobs_errors``."""

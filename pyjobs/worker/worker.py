@@ -197,6 +197,7 @@ class Worker:
             "queues": self._queues,
             "names": None if self._unknown == "fail" else sorted(self._jobs.definitions),
             "concurrency": self._concurrency,
+            "lease_ms": self._lease_ms,
         }
 
     def _say(self, event: str, **fields: object) -> None:

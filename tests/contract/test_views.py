@@ -152,6 +152,30 @@ class TestStatus:
         assert "first" not in row.values()
 
 
+class TestTheDead:
+    def test_the_last_to_die_come_first_each_with_its_last_failure(self, store: Store, clock: TestClock) -> None:
+        define(store, max_attempts=2)
+        define(store, "other", queue="apart")
+        twice = enqueue(store)
+        perform(store, "failed", type="First", message="once", retry_in_ms=0)
+        clock.advance(1)
+        perform(store, "failed", type="Last", message="twice")
+        clock.advance(1)
+        once = bury(store, name="other", tenant="acme")
+        bury(store)
+        store.retry({"name": "work", "limit": 100, "dead_reason": "permanent"})
+
+        first, second = store.dead()
+        assert (first.id, first.dead_reason, first.kind, first.tenant) == (once, "permanent", "error", "acme")
+        assert (second.id, second.dead_reason, second.attempts) == (twice, "exhausted", 2)
+        assert (second.type, second.message, second.failed_at) == ("Last", "twice", second.finished_at)
+        assert store.dead(limit=1) == [first]
+        for filter in ({"queue": "apart"}, {"name": "other"}, {"tenant": "acme"}, {"dead_reason": "permanent"}):
+            assert store.dead(filter) == [first]
+        assert store.dead({"tenant": None, "ids": [once, twice]}) == [second]
+        assert store.dead({"before": second.finished_at}) == [second]
+
+
 class TestTimings:
     def test_runs_are_timed_by_queue_and_name(self, store: Store, clock: TestClock) -> None:
         define(store)

@@ -13,8 +13,8 @@ from uuid import uuid4
 import pytest
 
 from pyjobs import Batch, Concurrency, JobContext, Jobs, Permanent
-from pyjobs.errors import BatchClosed, InvalidSchedule, UnknownJob
-from pyjobs.records import JobRecord
+from pyjobs.errors import BatchClosed, InvalidOption, InvalidSchedule, JobRunning, UnknownJob
+from pyjobs.records import ClaimRequest, JobRecord
 from pyjobs.store.base import Store
 from pyjobs.worker import Worker
 from servers.databases import Database
@@ -397,8 +397,60 @@ class TestReading:
         assert jobs.get(other) is None
         assert jobs.dead.count() == 0
 
+
+class TestOperating:
     def test_cancelling(self, jobs: Jobs) -> None:
         id = jobs.enqueue("bury")
-        assert jobs.cancel(id)
+        assert jobs.cancel(id) == 1
         assert found(jobs, id).state == "cancelled"
-        assert not jobs.cancel(id)
+        assert jobs.cancel(id) == 0
+
+    def test_by_id_or_by_what_they_have_in_common(self, jobs: Jobs) -> None:
+        first, *others = (jobs.enqueue("bury", tenant="acme") for _ in range(4))
+        assert jobs.cancel(name="bury", limit=1) == 1
+        assert found(jobs, first).state == "cancelled"
+        assert jobs.cancel(ids=others[:2]) == 2
+        assert jobs.retry(first, delay="1h") == 1
+        assert (found(jobs, first).state, jobs.count(state="cancelled")) == ("scheduled", 2)
+        moment = datetime(2999, 1, 1, tzinfo=UTC)
+        assert jobs.retry(state="cancelled", tenant="acme", at=moment) == 2
+        assert jobs.count(state="cancelled") == 0
+        assert {job.run_at for job in jobs.list(ids=others[:2])} == {moment}
+        assert jobs.discard(first) == 1
+        assert jobs.discard(tenant="other") == 0
+        assert jobs.discard(tenant="acme") == 3
+
+    def test_a_job_that_runs_is_neither_put_back_nor_deleted(self, jobs: Jobs, store: Store) -> None:
+        id = jobs.enqueue("bury")
+        store.claim(ClaimRequest("w", uuid4()))
+        for refused in (jobs.retry, jobs.discard):
+            with pytest.raises(JobRunning):
+                refused(id)
+        assert jobs.cancel(id) == 1
+        assert found(jobs, id).cancel_at is not None
+
+    def test_all_jobs_are_never_meant_by_saying_nothing(self, jobs: Jobs) -> None:
+        jobs.enqueue("bury")
+        for refused in (jobs.retry, jobs.cancel, jobs.discard):
+            with pytest.raises(InvalidOption):
+                refused()
+            with pytest.raises(InvalidOption):
+                refused(limit=1)
+        with pytest.raises(InvalidOption):
+            jobs.retry(name="bury", delay="1h", at=datetime(2999, 1, 1, tzinfo=UTC))
+        assert jobs.count(state="pending") == 1
+
+    def test_a_paused_queue_waits(self, jobs: Jobs, store: Store) -> None:
+        jobs.enqueue("bury")
+        jobs.pause_queue("default")
+        assert store.paused() == ["default"]
+        assert Worker(jobs).run(once=True).claimed == 0
+        jobs.resume_queue("default")
+        assert Worker(jobs).run(once=True).claimed == 1
+
+    def test_a_name_can_be_forgotten(self, jobs: Jobs, store: Store) -> None:
+        jobs.enqueue("bury")
+        assert jobs.forget("bury")
+        assert not jobs.forget("bury")
+        assert "bury" not in {each.name for each in store.definitions()}
+        assert jobs.count(name="bury") == 1
