@@ -7,8 +7,10 @@ lock is taken first and waited for, and no reader ever has to become a writer, w
 Why a call may be repeated after it met a busy database: what failed left nothing, and every routine recognises what it
 has done already, by the id, the token or the moment it is given.
 
-Each commit waits for the disk (synchronous = FULL), for what was accepted must not be lost when the power goes;
-``?synchronous=normal`` in the URL gives that up for speed. The database stays whole either way.
+What was accepted must not be lost when the power goes, so a commit waits for the disk (synchronous = FULL). Claims,
+heartbeats and sweeps alone do not: whatever is committed after them takes them to the disk as well, and if the power
+goes before, a job in hand is pending again, which it would become anyway. ``?synchronous=normal`` in the URL gives up
+waiting altogether, for speed. The database stays whole in any case.
 """
 
 from __future__ import annotations
@@ -69,7 +71,7 @@ Connection = sqlite3.Connection
 Row = tuple[Any, ...]
 
 BUSY_SECONDS = 10  # how long SQLite itself waits for whoever writes
-SHORTEST_LOOK, LONGEST_LOOK = 0.002, 0.006  # seconds between two looks of a sleeping worker
+SHORTEST_NAP, LONGEST_NAP = 0.002, 0.01  # seconds between two looks of a sleeping worker
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ANSWER = "(SELECT value FROM jobs_answered)"
 HINT_MIGRATE = "run: pyjobs migrate"
@@ -170,7 +172,7 @@ class SqliteStore:
         """Extend the leases of what is held; what needs attention. Calls ``jobs_heartbeat``."""
         options = common.encoded({"lease_ms": lease_ms} | ({} if info is None else {"info": info}))
         arguments = {"worker": worker, "held": common.held_document(held), "options": options}
-        call = Call("jobs_heartbeat", arguments, then="SELECT id, signal FROM jobs_heard")
+        call = Call("jobs_heartbeat", arguments, then="SELECT id, signal FROM jobs_heard", lasting=False)
         return _records(Attention, self._session.run(call))
 
     def leave(self, worker: str) -> None:
@@ -228,7 +230,8 @@ class SqliteStore:
 
     def sweep(self, options: Options | None = None) -> Swept:
         """Promote, rescue and prune; how much of each. Calls ``jobs_sweep``."""
-        call = Call("jobs_sweep", {"options": common.encoded(options or {})}, then=_select(Swept, "jobs_swept"))
+        arguments = {"options": common.encoded(options or {})}
+        call = Call("jobs_sweep", arguments, then=_select(Swept, "jobs_swept"), lasting=False)
         [swept] = _records(Swept, self._session.run(call))
         return swept
 
@@ -372,13 +375,14 @@ class _Place:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
-        self._synchronous = options.pop("synchronous", "full").lower()
+        synchronous = options.pop("synchronous", "full").lower()
         if parts.netloc or len(parts.path) < 2 or parts.path.endswith("/"):
             raise InvalidConfiguration("the database URL names no file", HINT_URL)
-        if options or self._synchronous not in ("full", "normal"):
+        if options or synchronous not in ("full", "normal"):
             raise InvalidConfiguration(
                 "the database URL has an option that SQLite does not take", "it takes ?synchronous=normal or =full"
             )
+        self.waits_for_disk = synchronous == "full"
         self._file = Path(parts.path[1:]).absolute()
 
     def connect(self) -> Connection:
@@ -393,7 +397,7 @@ class _Place:
             )
         except sqlite3.OperationalError as error:
             raise self._unopened(error) from error
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA temp_store = MEMORY")  # what undoes a single statement needs no file
         return connection
@@ -441,8 +445,8 @@ class _OwnSession:
 
     def run(self, call: Call) -> list[Row]:
         if not call.then:
-            return self._repeated(lambda connection: _rows(connection, call))
-        return self._repeated(lambda connection: _whole(connection, lambda: _rows(connection, call)))
+            return self._repeated(lambda connection: _rows(connection, call), call.lasting)
+        return self._repeated(lambda connection: _whole(connection, lambda: _rows(connection, call)), call.lasting)
 
     def run_both(self, first: Call, second: Call) -> tuple[list[Row], list[Row]]:
         refused: list[PyjobsError] = []
@@ -458,7 +462,7 @@ class _OwnSession:
                 refused.append(error)
                 return settled, []
 
-        rows = self._repeated(lambda connection: _whole(connection, lambda: both(connection)))
+        rows = self._repeated(lambda connection: _whole(connection, lambda: both(connection)), first.lasting)
         if refused:
             raise refused[0]
         return rows
@@ -480,23 +484,27 @@ class _OwnSession:
                 self._connection.close()
                 self._connection = None
 
-    def _repeated(self, call: Callable[[Connection], T]) -> T:
+    def _repeated(self, call: Callable[[Connection], T], lasting: bool = False) -> T:
         self._take_up()
         pauses = common.pauses()
         with self._turn:
             while True:
                 try:
-                    return self._attempt(call)
+                    return self._attempt(call, lasting and self._place.waits_for_disk)
                 except _Busy as busy:
                     pause = next(pauses, None)
                     if pause is None:
                         raise busy.told from None
                     time.sleep(pause)
 
-    def _attempt(self, call: Callable[[Connection], T]) -> T:
+    def _attempt(self, call: Callable[[Connection], T], lasting: bool) -> T:
         try:
             if self._connection is None:
                 self._connection = self._place.connect()
+                self._waits_for_disk = False
+            if self._waits_for_disk is not lasting:
+                self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
+                self._waits_for_disk = lasting
             return call(self._connection)
         except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
             told = _told(error)
@@ -516,6 +524,7 @@ class _OwnSession:
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._connection = None
+        self._waits_for_disk = False
 
 
 class _Busy(Exception):
@@ -590,17 +599,16 @@ class _Bell:
         self._rung.set()
 
     def wait(self, timeout: float) -> bool:
-        deadline = time.monotonic() + timeout
-        pause = SHORTEST_LOOK
+        start = time.monotonic()
         with self._waiting:
             while not self._rung.is_set():
                 if self._work_has_come():
                     return True
-                remaining = deadline - time.monotonic()
-                if remaining <= 0:
+                waited = time.monotonic() - start
+                if waited >= timeout:
                     return False
-                self._rung.wait(min(pause, remaining))
-                pause = min(pause * 1.1, LONGEST_LOOK)
+                nap = min(SHORTEST_NAP + waited / 50, LONGEST_NAP)  # the longer it is quiet, the less often
+                self._rung.wait(min(nap, timeout - waited))
             self._rung.clear()
             return True
 
@@ -656,7 +664,7 @@ def _claim(request: ClaimRequest) -> Call:
     token = str(request.token)
     arguments = {"worker": request.worker, "token": token, "options": common.claim_options(request)}
     then = _select(ClaimedJob, "jobs_claimed WHERE token = ? ORDER BY priority, run_at, id")
-    return Call("jobs_claim", arguments, then=then, then_values=(token,))
+    return Call("jobs_claim", arguments, then=then, then_values=(token,), lasting=False)
 
 
 def _settle(outcome: Outcome) -> Call:

@@ -19,13 +19,15 @@ NO_SUCH = re.compile(r"there is no such (\w+)(?: (?:in|of) (\S+))?")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A routine with its arguments. The answer is what ``returning`` selects, or the rows of the query ``then``."""
+    """A routine with its arguments. The answer is what ``returning`` selects, or the rows of the query ``then``.
+    ``lasting``: what it did must be there still after the power has gone."""
 
     routine: str
     arguments: dict[str, Any]
     returning: str = ""
     then: str = ""
     then_values: tuple[Any, ...] = ()
+    lasting: bool = True
 
     @property
     def statement(self) -> str:
