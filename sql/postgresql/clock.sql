@@ -120,7 +120,7 @@ AS $$
 BEGIN
     IF left(value, 1) <> '"' THEN
         PERFORM jobs__refuse('PJ003', format('%s is not a text', place), 'pass a JSON string');
-    ELSIF (SELECT s.mark <> '' FROM jobs__shield(value) AS s) THEN
+    ELSIF strpos(value, '\u') > 0 AND (SELECT s.mark <> '' FROM jobs__shield(value) AS s) THEN
         PERFORM jobs__refuse('PJ003', format('%s holds a character that cannot be kept', place), 'leave out \u0000 and half surrogate pairs');
     END IF;
     RETURN value::json #>> '{}';
@@ -148,10 +148,13 @@ BEGIN
     IF left(value, 1) <> '[' THEN
         PERFORM jobs__refuse('PJ003', format('%s is not a list', place), 'pass a JSON array of strings');
     END IF;
-    RETURN ARRAY(
-        SELECT jobs__text(e.value::text, format('%s[%s]', place, e.n - 1))
-          FROM json_array_elements(value::json) WITH ORDINALITY AS e(value, n)
-         ORDER BY e.n);
+    IF strpos(value, '\u') > 0 OR EXISTS (SELECT FROM json_array_elements(value::json) AS e WHERE json_typeof(e.value) <> 'string') THEN
+        RETURN ARRAY(
+            SELECT jobs__text(e.value::text, format('%s[%s]', place, e.n - 1))
+              FROM json_array_elements(value::json) WITH ORDINALITY AS e(value, n)
+             ORDER BY e.n);
+    END IF;
+    RETURN ARRAY(SELECT e.value FROM json_array_elements_text(value::json) WITH ORDINALITY AS e(value, n) ORDER BY e.n);
 END
 $$;
 
