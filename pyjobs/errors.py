@@ -19,6 +19,8 @@ class PyjobsError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint:
+            self.add_note(f"hint: {hint}")  # which a traceback shows on the line after the message
 
 
 class UnknownJob(PyjobsError):

@@ -339,7 +339,22 @@ def _package(url: str) -> _Package:
             f"{scheme + '://' if scheme else 'a URL without a scheme'} is not a database pyjobs knows",
             "use postgresql://… or sqlite:///file.db",
         )
+    if scheme == "sqlite":
+        _check_file(url)
     return _PACKAGES[scheme]()
+
+
+def _check_file(url: str) -> None:
+    """Refuse what yoyo would make a file of some other name of, and a place where no file can be."""
+    parts = urlsplit(url)
+    if parts.netloc or not parts.path.startswith("/") or parts.path.endswith("/"):
+        raise InvalidConfiguration(
+            "the database URL names no file", "use sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
+        )
+    file = Path(parts.path[1:]).absolute()
+    if file.is_dir() or not file.parent.is_dir():
+        told = f"{file} is a folder" if file.is_dir() else f"there is no folder {file.parent}"
+        raise StoreUnavailable(told, "create it, or correct the database URL")
 
 
 def yoyo_url(url: str) -> str:
@@ -381,7 +396,10 @@ def _opened(url: str) -> Iterator[Any]:
     except ModuleNotFoundError as error:
         raise DriverMissing(f"the package {error.name} is not installed", "pip install 'pyjobs[postgresql]'") from error
     except tuple(yoyo_errors.DatabaseErrors) as error:
-        raise StoreUnavailable(f"the database cannot be reached: {_told(error)}") from error
+        raise StoreUnavailable(
+            f"the database cannot be reached: {_told(error)}",
+            "is the server up, and does the URL name its host, port, user and database?",
+        ) from error
     with backend:
         try:
             yield backend

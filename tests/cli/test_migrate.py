@@ -6,6 +6,9 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 from cli.running import Pyjobs
 from pyjobs import install
@@ -73,8 +76,25 @@ def test_listing_and_taking_off_exclude_each_other(pyjobs: Pyjobs) -> None:
     assert "--list and --rollback exclude each other" in ran.err
 
 
-def test_a_failure_is_a_line_and_a_hint(pyjobs: Pyjobs) -> None:
-    ran = pyjobs("migrate", "--database", "sqlite:////no/such/folder/jobs.db")
+@pytest.mark.parametrize(
+    ("url", "code", "told"),
+    [
+        ("sqlite:////no/such/folder/jobs.db", "PYJOBS_STORE_UNAVAILABLE", "there is no folder /no/such/folder"),
+        ("sqlite:///.", "PYJOBS_STORE_UNAVAILABLE", "is a folder"),
+        ("sqlite://jobs.db", "PYJOBS_INVALID_CONFIGURATION", "names no file"),
+        ("sqlite:jobs.db", "PYJOBS_INVALID_CONFIGURATION", "names no file"),
+        ("sqlite:///", "PYJOBS_INVALID_CONFIGURATION", "names no file"),
+        ("postgresql://127.0.0.1:1/jobs", "PYJOBS_STORE_UNAVAILABLE", "cannot be reached"),
+    ],
+)
+def test_a_failure_is_a_line_and_a_hint_and_makes_no_file(
+    pyjobs: Pyjobs, elsewhere: Path, url: str, code: str, told: str
+) -> None:
+    ran = pyjobs("migrate", "--database", url)
 
     assert ran.status == 1
-    assert ran.err.startswith("pyjobs: PYJOBS_STORE_UNAVAILABLE: the database cannot be reached")
+    line, hint = ran.err.splitlines()
+    assert line.startswith(f"pyjobs: {code}: ")
+    assert told in line
+    assert hint.startswith("  hint: ")
+    assert [*elsewhere.iterdir()] == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -277,6 +278,13 @@ def test_every_error_of_ours_can_be_caught_as_one(jobs: Jobs) -> None:
             attempt()
         assert refusal.value.code.startswith("PYJOBS_")
         assert refusal.value.hint
+
+
+def test_a_traceback_ends_with_the_hint() -> None:
+    error = InvalidOption("there is no option 'dely'", "options: delay")
+    assert str(error) == "there is no option 'dely'"
+    assert traceback.format_exception_only(error)[-1] == "hint: options: delay\n"
+    assert len(traceback.format_exception_only(PyjobsError("no hint"))) == 1
 
 
 def test_no_tenant_is_left_in_scope() -> None:
