@@ -70,6 +70,7 @@ T = TypeVar("T")
 Connection = sqlite3.Connection
 Row = tuple[Any, ...]
 
+OLDEST = (3, 38, 0)  # the version whose JSON operators the routines use
 BUSY_SECONDS = 10  # how long SQLite itself waits for whoever writes
 SHORTEST_NAP, LONGEST_NAP = 0.002, 0.01  # seconds between two looks of a sleeping worker
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -387,6 +388,10 @@ class _Place:
 
     def connect(self) -> Connection:
         """A new connection in autocommit mode. It never creates a file: that is for ``pyjobs migrate``."""
+        if sqlite3.sqlite_version_info < OLDEST:
+            raise InvalidConfiguration(
+                f"SQLite {sqlite3.sqlite_version} is too old", f"pyjobs needs {'.'.join(map(str, OLDEST))} or later"
+            )
         try:
             connection = sqlite3.connect(
                 f"{self._file.as_uri()}?mode=rw",
