@@ -14,9 +14,11 @@ from typing import Any, NoReturn
 
 import click
 
+from pyjobs.cli.completion import completion
 from pyjobs.cli.demo import demo
 from pyjobs.cli.enqueue import enqueue
 from pyjobs.cli.migrate import migrate
+from pyjobs.cli.operate import cancel, discard, forget, pause, resume, retry
 from pyjobs.cli.output import printable
 from pyjobs.cli.read import list_jobs, show, status
 from pyjobs.cli.worker import worker
@@ -80,5 +82,10 @@ def main() -> None:
     """
 
 
-for _command in (demo, migrate, worker, enqueue, status, list_jobs, show):
+for _command in (
+    *(demo, migrate, completion),
+    *(worker, enqueue),
+    *(status, list_jobs, show),
+    *(retry, cancel, discard, pause, resume, forget),
+):
     main.add_command(_command)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -43,6 +44,17 @@ def print_tables(*tables: Table) -> None:
             console.print(_fitted(shown))
         else:
             _print_plain(shown)
+
+
+@contextmanager
+def working(text: str) -> Iterator[None]:
+    """The block may take long: say what it is about, on a terminal, for as long as it lasts."""
+    console = Console(stderr=True)
+    if console.is_terminal:
+        with console.status(f"{text}…"):
+            yield
+    else:
+        yield
 
 
 def printable(text: str) -> str:
