@@ -52,6 +52,8 @@ def queue(app: str | None, database: str | None) -> Jobs:
 
 def _imported(name: str) -> Jobs:
     module_name, _, attribute = name.partition(":")
+    if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
+        raise InvalidConfiguration(f"{name!r} names no module", f"write it as import does: {_guess(module_name)}")
     if sys.path[0] != "":
         sys.path.insert(0, "")  # as python -m does: an application is looked for where the command is run
     try:
@@ -59,7 +61,12 @@ def _imported(name: str) -> Jobs:
     except PyjobsError:
         raise
     except ModuleNotFoundError as error:
-        raise InvalidConfiguration(f"{name}: there is no module {error.name!r}", "name it as import does") from error
+        missing = error.name or module_name
+        if f"{module_name}.".startswith(f"{missing}."):
+            hint = f"it is looked for in {os.getcwd()} and where Python looks"
+        else:
+            hint = f"{module_name} imports it: install it, or correct the import"
+        raise InvalidConfiguration(f"{name}: there is no module {missing!r}", hint) from error
     except Exception as error:
         raise InvalidConfiguration(
             f"{name}: the module failed when it was imported: {type(error).__name__}: {error}",
@@ -72,3 +79,9 @@ def _imported(name: str) -> Jobs:
             f"{module_name} has no Jobs called {attribute or 'jobs'!r}", "it has: " + (", ".join(found) or "none")
         )
     return jobs
+
+
+def _guess(path: str) -> str:
+    """What was meant by ``./shop/jobs.py``."""
+    parts = [part for part in path.removesuffix(".py").split("/") if part.isidentifier()]
+    return f"{'.'.join(parts) or 'shop.jobs'}:jobs"

@@ -8,14 +8,17 @@ from typing import cast
 
 import click
 
+from pyjobs.arguments import loads
 from pyjobs.cli.application import database_options, queue
 from pyjobs.cli.output import as_json as json_text
 from pyjobs.cli.output import json_option
 from pyjobs.cli.values import duration, moment
+from pyjobs.errors import InvalidArguments
 from pyjobs.options import EnqueueOptions
+from pyjobs.records import Enqueued
 
 
-@click.command()
+@click.command(short_help="Enqueue one job and print its id.")
 @click.argument("name")
 @click.argument("args", default="{}")
 @click.option("--in", "delay", type=duration, help="Not before this long from now: 30s, 5m, 2h.")
@@ -52,11 +55,22 @@ def enqueue(
     }
     options = cast(EnqueueOptions, {key: value for key, value in given.items() if value is not None})
     text = sys.stdin.read() if args == "-" else args
+    if not _is_object(text):
+        raise InvalidArguments("the arguments are not a JSON object", """write them as '{"user_id": 1}'""")
     jobs = queue(app, database)
-    [answer] = jobs.enqueue_many([jobs.new_job_of_text(name, text, options)])
+    job = jobs.new_job_of_text(name, text, options)
+    id = jobs.call(lambda store: store.enqueue(job.name, job.args, job.options, job.id))
+    answer = Enqueued(id, inserted=id == job.id)
     if as_json:
         click.echo(json_text(answer))
         return
     click.echo(answer.id)
     if not answer.inserted:
         click.echo("nothing was enqueued: this job holds the key already", err=True)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(loads(text), dict)
+    except InvalidArguments:
+        return False

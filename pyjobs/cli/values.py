@@ -15,7 +15,7 @@ def duration(written: str) -> int:
     try:
         return milliseconds(written, "it")
     except InvalidOption as error:
-        raise click.BadParameter(f"{error.message}: {error.hint}") from None
+        raise click.BadParameter(f"{error.message}: write one like 250ms, 30s, 5m, 1.5h, 1d") from None
 
 
 def moment(written: str) -> datetime:

@@ -14,7 +14,7 @@ from pyjobs.worker.logs import JsonFormatter
 from pyjobs.worker.worker import Worker, run_with_signals
 
 
-@click.command()
+@click.command(short_help="Perform jobs until it is told to stop.")
 @database_options
 @click.option("--queue", "-q", "queues", metavar="NAME[,NAME…]", multiple=True, help="Only these queues; repeatable.")
 @click.option("--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
@@ -51,10 +51,13 @@ def worker(
 
     A stop lets the jobs in hand finish, gives back what remains, and exits 0.
     """
+    names = [name.strip() for each in queues for name in each.split(",")]
+    if not all(names):
+        raise click.UsageError("--queue names no queue; without it a worker takes jobs from all")
     _log_to_standard_error(log_format, log_level)
     performer = Worker(
         application(app, database),
-        queues=[name for each in queues for name in each.split(",") if name] or None,
+        queues=names or None,
         concurrency=concurrency,
         lease=lease,
         poll_interval=poll,

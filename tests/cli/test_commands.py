@@ -86,6 +86,7 @@ class TestEnqueue:
         [
             (["wellcome"], "PYJOBS_UNKNOWN_JOB"),
             (["welcome", "{'a': 1}"], "PYJOBS_INVALID_ARGUMENTS"),
+            (["welcome", "[1]"], "PYJOBS_INVALID_ARGUMENTS"),
             (["welcome", f'{{"x": "{SECRET}", "y": }}'], "PYJOBS_INVALID_ARGUMENTS"),
             (["welcome", "--priority", "99999"], "PYJOBS_INVALID_OPTION"),
             (["welcome", "--tenant", "x" * 191], "PYJOBS_BAD_NAME"),
@@ -96,6 +97,7 @@ class TestEnqueue:
         assert (ran.status, ran.out) == (1, "")
         assert ran.err.startswith(f"pyjobs: {code}: ")
         assert "  hint: " in ran.err
+        assert "jobs[0]" not in ran.err
         assert SECRET not in ran.err
 
     def test_an_application_defines_its_jobs_first(

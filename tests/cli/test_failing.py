@@ -42,6 +42,8 @@ def assert_told(ran: Ran, status: int, code: str, *mentions: str) -> None:
         ["enqueue", "a", "--priority", "high"],
         ["worker", "--concurrency", "0"],
         ["worker", "--grace", "long"],
+        ["worker", "--queue", ""],
+        ["worker", "--queue", "mail,"],
         ["worker", "--log-format", "xml"],
         ["--nope"],
     ],
@@ -52,6 +54,10 @@ def test_a_command_line_that_makes_no_sense(pyjobs: Pyjobs, args: list[str]) -> 
 
 def test_a_moment_without_a_time_zone_is_told_so(pyjobs: Pyjobs) -> None:
     assert "no time zone" in pyjobs("enqueue", "a", "--at", "2026-01-01T09:00").err
+
+
+def test_a_length_of_time_that_cannot_be_read_is_told_how_to_write_it(pyjobs: Pyjobs) -> None:
+    assert "it is not a duration: '5': write one like 250ms, 30s" in pyjobs("enqueue", "a", "--in", "5").err
 
 
 @pytest.mark.parametrize("args", [["status"], ["list"], ["enqueue", "a"], ["migrate"]])
@@ -76,12 +82,14 @@ def test_a_database_that_is_not_there(pyjobs: Pyjobs) -> None:
         ("shop:tasks", "it has: jobs"),
         ("json", "it has: none"),
         ("broken:jobs", "ZeroDivisionError"),
-        ("leaning:jobs", "no module 'missing_thing'"),
+        ("leaning:jobs", "no module 'missing_thing'\n  hint: leaning imports it"),
+        ("nowhere.jobs", "no module 'nowhere'\n  hint: it is looked for in /"),
+        ("shop.py", "import does: shop:jobs"),
+        ("./src/shop.py:jobs", "import does: src.shop:jobs"),
+        (":jobs", "import does: shop.jobs:jobs"),
     ],
 )
-def test_an_application_that_cannot_be_had(
-    pyjobs: Pyjobs, shop: str, elsewhere: Path, app: str, mention: str
-) -> None:
+def test_an_application_that_cannot_be_had(pyjobs: Pyjobs, shop: str, elsewhere: Path, app: str, mention: str) -> None:
     elsewhere.joinpath("broken.py").write_text("1 / 0\n")
     elsewhere.joinpath("leaning.py").write_text("import missing_thing\n")
     assert_told(pyjobs("worker", "--app", app), 1, "PYJOBS_INVALID_CONFIGURATION", mention)
