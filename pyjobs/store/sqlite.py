@@ -15,19 +15,15 @@ waiting altogether, for speed. The database stays whole in any case.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import suppress
 from copy import copy
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
-from urllib.parse import parse_qsl, urlsplit
 from uuid import UUID
 
 from pyjobs.errors import (
@@ -65,18 +61,15 @@ from pyjobs.records import (
 )
 from pyjobs.store import common
 from pyjobs.store.sqlite_calls import Call, explained
+from pyjobs.store.sqlite_line import HINT_MIGRATE, Line, Place
 
 T = TypeVar("T")
 Connection = sqlite3.Connection
 Row = tuple[Any, ...]
 
-OLDEST = (3, 38, 0)  # the version whose JSON operators the routines use
-BUSY_SECONDS = 10  # how long SQLite itself waits for whoever writes
 SHORTEST_NAP, LONGEST_NAP = 0.002, 0.01  # seconds between two looks of a sleeping worker
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ANSWER = "(SELECT value FROM jobs_answered)"
-HINT_MIGRATE = "run: pyjobs migrate"
-HINT_URL = "use sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
 
 
 class SqliteStore:
@@ -85,7 +78,7 @@ class SqliteStore:
     dialect: ClassVar[str] = "sqlite"
 
     def __init__(self, url: str) -> None:
-        place = _Place(url)
+        place = Place(url)
         self._session: _Session = _OwnSession(place)
         self._bell = _Bell(place)
 
@@ -370,53 +363,6 @@ class SqliteStore:
         return _records(kind, self._session.read(_select(kind, source), *values))
 
 
-class _Place:
-    """Where the database is, and how to connect to it."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        options = dict(parse_qsl(parts.query))
-        synchronous = options.pop("synchronous", "full").lower()
-        if parts.netloc or len(parts.path) < 2 or parts.path.endswith("/"):
-            raise InvalidConfiguration("the database URL names no file", HINT_URL)
-        if options or synchronous not in ("full", "normal"):
-            raise InvalidConfiguration(
-                "the database URL has an option that SQLite does not take", "it takes ?synchronous=normal or =full"
-            )
-        self.waits_for_disk = synchronous == "full"
-        self._file = Path(parts.path[1:]).absolute()
-
-    def connect(self) -> Connection:
-        """A new connection in autocommit mode. It never creates a file: that is for ``pyjobs migrate``."""
-        if sqlite3.sqlite_version_info < OLDEST:
-            raise InvalidConfiguration(
-                f"SQLite {sqlite3.sqlite_version} is too old", f"pyjobs needs {'.'.join(map(str, OLDEST))} or later"
-            )
-        try:
-            connection = sqlite3.connect(
-                f"{self._file.as_uri()}?mode=rw",
-                uri=True,
-                timeout=BUSY_SECONDS,
-                isolation_level=None,
-                check_same_thread=False,
-            )
-        except sqlite3.OperationalError as error:
-            raise self._unopened(error) from error
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA temp_store = MEMORY")  # what undoes a single statement needs no file
-        return connection
-
-    def _unopened(self, error: sqlite3.OperationalError) -> PyjobsError:
-        if not self._file.parent.is_dir():
-            return StoreUnavailable(f"there is no folder {self._file.parent}", "create it, or correct the database URL")
-        if not self._file.exists():
-            return ContractMismatch(f"there is no database {self._file}", HINT_MIGRATE)
-        return StoreUnavailable(
-            f"the database {self._file} cannot be opened: {error}", "may this user read and write it and its folder?"
-        )
-
-
 class _Session(Protocol):
     """How calls get to a database, and errors back."""
 
@@ -436,14 +382,10 @@ class _Session(Protocol):
 
 
 class _OwnSession:
-    """A connection of the store's own: made when needed, one call at a time, each its own transaction."""
+    """A line of the store's own. Each call is its own transaction, and is repeated where the database was busy."""
 
-    _connection: Connection | None
-
-    def __init__(self, place: _Place) -> None:
-        self._place = place
-        self._inherited: list[Connection] = []
-        self._begin_in_this_process()
+    def __init__(self, place: Place) -> None:
+        self._line = Line(place)
 
     def read(self, query: str, *values: Any) -> list[Row]:
         return self._repeated(lambda connection: connection.execute(query, values).fetchall())
@@ -483,60 +425,19 @@ class _OwnSession:
         self._repeated(refuse)
 
     def close(self) -> None:
-        self._take_up()
-        with self._turn:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self._line.close()
 
     def _repeated(self, call: Callable[[Connection], T], lasting: bool = False) -> T:
-        self._take_up()
         pauses = common.pauses()
-        with self._turn:
-            while True:
-                try:
-                    return self._attempt(call, lasting and self._place.waits_for_disk)
-                except _Busy as busy:
-                    pause = next(pauses, None)
-                    if pause is None:
-                        raise busy.told from None
-                    time.sleep(pause)
-
-    def _attempt(self, call: Callable[[Connection], T], lasting: bool) -> T:
-        try:
-            if self._connection is None:
-                self._connection = self._place.connect()
-                self._waits_for_disk = False
-            if self._waits_for_disk is not lasting:
-                self._connection.execute(f"PRAGMA synchronous = {'FULL' if lasting else 'NORMAL'}")
-                self._waits_for_disk = lasting
-            return call(self._connection)
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
-            told = _told(error)
-            if _is_busy(error):
-                raise _Busy(told) from None
-            raise told from None
-
-    def _take_up(self) -> None:
-        """After a fork: leave the connection to the parent, unclosed, and begin anew. Two processes on one connection
-        would undo each other's locks."""
-        if self._process != os.getpid():
-            if self._connection is not None:
-                self._inherited.append(self._connection)
-            self._begin_in_this_process()
-
-    def _begin_in_this_process(self) -> None:
-        self._process = os.getpid()
-        self._turn = threading.Lock()
-        self._connection = None
-        self._waits_for_disk = False
-
-
-class _Busy(Exception):
-    """The database was busy for longer than SQLite waits by itself."""
-
-    def __init__(self, told: PyjobsError) -> None:
-        self.told = told
+        while True:
+            try:
+                with self._line.connection(lasting=lasting) as connection:
+                    return call(connection)
+            except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+                pause = next(pauses, None) if _is_busy(error) else None
+                if pause is None:
+                    raise _told(error) from None
+            time.sleep(pause)
 
 
 class _JoinedSession:
@@ -591,65 +492,42 @@ class _Bell:
     between the last claim and the wait is a change too, so it is not slept through.
     """
 
-    def __init__(self, place: _Place) -> None:
-        self._place = place
+    def __init__(self, place: Place) -> None:
+        self._line = Line(place)
         self._rung = threading.Event()
-        self._waiting = threading.Lock()
-        self._process = os.getpid()
-        self._connection: Connection | None = None
-        self._inherited: list[Connection] = []
-        self._version: int | None = None
+        self._seen: tuple[Connection, int] | None = None
 
     def ring(self) -> None:
         self._rung.set()
 
     def wait(self, timeout: float) -> bool:
         start = time.monotonic()
-        with self._waiting:
-            while not self._rung.is_set():
-                if self._work_has_come():
-                    return True
-                waited = time.monotonic() - start
-                if waited >= timeout:
-                    return False
-                nap = min(SHORTEST_NAP + waited / 50, LONGEST_NAP)  # the longer it is quiet, the less often
-                self._rung.wait(min(nap, timeout - waited))
-            self._rung.clear()
-            return True
+        while not self._rung.is_set():
+            if self._work_has_come():
+                return True
+            waited = time.monotonic() - start
+            if waited >= timeout:
+                return False
+            nap = min(SHORTEST_NAP + waited / 50, LONGEST_NAP)  # the longer it is quiet, the less often
+            self._rung.wait(min(nap, timeout - waited))
+        self._rung.clear()
+        return True
 
     def close(self) -> None:
-        """Nobody may be waiting."""
-        with self._waiting:
-            self._drop()
+        self._line.close()
 
     def _work_has_come(self) -> bool:
         try:
-            connection = self._connected()
-            [(version,)] = connection.execute("PRAGMA data_version")
-            if version == self._version:
-                return False
-            [(waits,)] = connection.execute("SELECT waits FROM jobs__work")
+            with self._line.connection() as connection:
+                [(version,)] = connection.execute("PRAGMA data_version")
+                if self._seen == (connection, version):
+                    return False
+                [(waits,)] = connection.execute("SELECT waits FROM jobs__work")
         except (sqlite3.Error, PyjobsError):  # whoever waits looks again after the timeout, and will hear of it then
-            self._drop()
+            self._line.close()
             return False
-        self._version = version
+        self._seen = connection, version
         return bool(waits)
-
-    def _connected(self) -> Connection:
-        if self._process != os.getpid() and self._connection is not None:
-            self._inherited.append(self._connection)
-            self._connection = None
-        self._process = os.getpid()
-        if self._connection is None:
-            self._connection = self._place.connect()
-        return self._connection
-
-    def _drop(self) -> None:
-        if self._connection is not None and self._process == os.getpid():
-            with suppress(sqlite3.Error):
-                self._connection.close()
-            self._connection = None
-        self._version = None
 
 
 # Calls that several methods make.
@@ -748,6 +626,8 @@ def _told(error: sqlite3.Error | UnicodeEncodeError | OverflowError) -> PyjobsEr
         return InvalidOption("a text holds a character that SQLite cannot keep", "leave out half surrogate pairs")
     if isinstance(error, OverflowError):
         return InvalidOption("a number is too large for SQLite", "give at most 63 bits")
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:
+        return StoreUnavailable("somebody wrote since this transaction read", "begin it with BEGIN IMMEDIATE")
     if _is_busy(error):
         return StoreUnavailable("the database was busy for too long", "is somebody holding a transaction open?")
     match getattr(error, "sqlite_errorcode", 0) & 0xFF:
