@@ -62,7 +62,8 @@ class BatchCounts:
 @dataclass(frozen=True, slots=True, eq=False)
 class JobContext:
     """One attempt, as its handler sees it. ``cancelled`` is set on timeout, when cancelling was asked for, and when
-    the job was lost to another worker: a long handler looks at it and stops. ``batch`` is set for a callback."""
+    the job was lost to another worker: a long handler looks at it and stops. One with ``isolation="process"`` is killed
+    instead. ``batch`` is set for a callback."""
 
     id: UUID
     name: str

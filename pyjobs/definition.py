@@ -90,7 +90,10 @@ class JobOptions(TypedDict, total=False):
     keep_dead: Duration | None
     """None: for ever."""
     isolation: Isolation
-    """Where a plain ``def`` runs: a thread, or a process that can be killed on timeout."""
+    """Where a plain ``def`` runs: a thread, or a process, which is killed with all that it has started on timeout, when
+    the job is cancelled or lost, and when a stopping worker's grace is over. Nothing tells it before, so its
+    ``context.cancelled`` is never set. The process imports the application anew and is used for one attempt after
+    another; its time runs once it is ready. The handler must stand at the top of a module, under its own name."""
 
 
 class Sender(Protocol):

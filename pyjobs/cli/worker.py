@@ -9,9 +9,10 @@ import click
 
 from pyjobs.cli.application import application, database_options
 from pyjobs.cli.values import duration
+from pyjobs.worker.foreground import run_with_signals
 from pyjobs.worker.journal import Report
 from pyjobs.worker.logs import JsonFormatter
-from pyjobs.worker.worker import Worker, run_with_signals
+from pyjobs.worker.worker import Worker
 
 
 @click.command(short_help="Perform jobs until it is told to stop.")

@@ -49,10 +49,16 @@ class Attempt:
         """What a log line about it carries."""
         return job_fields(self.claimed)
 
-    def begin(self) -> None:
+    @property
+    def is_apart(self) -> bool:
+        """Its handler runs in a process of its own."""
+        return self.job.isolation == "process"
+
+    def begin(self, allowance: float = 0.0) -> None:
+        """Its time runs from now; ``allowance`` is what it may take besides, in seconds."""
         self.began = now = time.monotonic()
         if self.claimed.timeout_ms is not None:
-            self.deadline = now + self.claimed.timeout_ms / 1_000
+            self.deadline = now + self.claimed.timeout_ms / 1_000 + allowance
 
     def halt(self, why: Halt) -> None:
         """Ask the handler to stop; the first reason stands."""

@@ -1,4 +1,5 @@
-"""Where handlers run: threads for ``def``, one event loop for ``async def``, one count for both.
+"""Where handlers run: threads for ``def``, one event loop for ``async def``, processes for ``def`` that asks for one,
+and one count for all of them.
 
 At most ``size`` attempts run at once; the others that were handed in wait their turn here. Whoever ends one
 starts the next, so a thread that has finished goes on without being woken, and a free place never waits
@@ -7,7 +8,8 @@ for the database.
 A place is given up once. Every change of ``_running`` and ``_waiting`` is made under one lock, and only who takes
 an attempt out of ``_running`` reports it: its own thread or coroutine when the handler ends, the watch when its time
 is up, the dispatcher when the worker stops. A handler that comes back later finds itself gone from there, and its
-result is ignored. So a handler that never comes back costs a thread, not a place.
+result is ignored. So a handler that never comes back costs a thread, not a place. One in a process costs nothing: the
+process is killed, and its thread, which only waits for it, comes back.
 
 The place is given up *before* the ending is reported: who hears of an ending finds the place free.
 """
@@ -25,19 +27,23 @@ from queue import SimpleQueue
 
 from pyjobs.worker import outcomes
 from pyjobs.worker.attempt import Attempt, Ending, Halt
+from pyjobs.worker.children import Children
 from pyjobs.worker.loop import EventLoop
 
 _log = logging.getLogger("pyjobs.worker")
 
 _LONGEST_NAP = 3_600.0
+_WARMING = 60.0
+"""How long a process may take to start and import the application before an attempt's time runs, in seconds."""
 
 
 class Crew:
     """Performs attempts and reports each one's ending, from whatever thread it ended on."""
 
-    def __init__(self, size: int, report: Callable[[Ending], None]) -> None:
+    def __init__(self, size: int, report: Callable[[Ending], None], children: Children) -> None:
         self.size = size
         self._report = report
+        self._children = children
         self._inbox: SimpleQueue[Attempt | None] = SimpleQueue()  # of idle threads
         self._changed = threading.Condition()  # guards all that follows
         self._waiting: deque[Attempt] = deque()
@@ -77,11 +83,10 @@ class Crew:
             else:
                 return
             attempt.halt(why)
-            loop = self._loop
         if waited:
             self._report(outcomes.ending(attempt, outcomes.not_performed(attempt.claimed)))
-        elif attempt.job.is_async and loop is not None:
-            loop.cancel(attempt)
+        else:
+            self._interrupt(attempt)
 
     def halt_all(self, why: Halt) -> None:
         """Ask all that run to stop."""
@@ -103,7 +108,8 @@ class Crew:
         return self._give_up(lambda attempt: True)
 
     def close(self) -> None:
-        """Let idle threads, the watch and the event loop end. Nobody waits for a handler that will not."""
+        """Let idle threads, the watch, the event loop and the processes end. Nobody waits for a handler that will
+        not."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -113,19 +119,23 @@ class Crew:
             self._inbox.put(None)
         if loop is not None:
             loop.close()
+        self._children.close()
 
-    # Places: these two are called with the lock held.
+    # Places: these three are called with the lock held.
 
     def _next(self) -> Attempt | None:
         """Whose turn it is: it has a place, and its time runs from now."""
         if not self._waiting:
             return None
         attempt = self._waiting.popleft()
-        attempt.begin()
         self._running.add(attempt)
+        self._time(attempt, _WARMING if attempt.is_apart else 0.0)
+        return attempt
+
+    def _time(self, attempt: Attempt, allowance: float) -> None:
+        attempt.begin(allowance)
         if attempt.deadline < self._alarm:
             self._changed.notify_all()
-        return attempt
 
     def _pass_on(self, attempt: Attempt) -> tuple[bool, Attempt | None]:
         """The attempt gives up its place: whether it still had one, and who has it now."""
@@ -149,9 +159,19 @@ class Crew:
             for each in left:
                 self._running.remove(each)
                 each.halt("stop")
+        for each in left:
+            self._interrupt(each)
         return [outcomes.ending(each, outcomes.not_performed(each.claimed)) for each in left]
 
-    # Threads
+    def _interrupt(self, attempt: Attempt) -> None:
+        """End a handler that was halted, where that can be done; one on a thread has been asked to."""
+        loop = self._loop
+        if attempt.is_apart:
+            self._children.kill(attempt)
+        elif attempt.job.is_async and loop is not None:
+            loop.cancel(attempt)
+
+    # Threads, of which each waits for a process where the handler is to run in one
 
     def _to_thread(self, attempt: Attempt) -> None:
         with self._changed:
@@ -172,19 +192,30 @@ class Crew:
         """A thread's life: one attempt after another, until it is left behind in one or the crew closes."""
         attempt: Attempt | None = first
         while attempt is not None:
-            result = outcomes.perform(attempt)
+            result = self._perform(attempt)
             with self._changed:
                 mine, following = self._pass_on(attempt)
                 goes_on = following is not None and not following.job.is_async
                 if mine and not goes_on:
                     self._idle += 1
             if not mine:
-                _ignored(attempt)
+                if not attempt.is_apart:
+                    _ignored(attempt)
                 return
             self._report(outcomes.ending(attempt, result))
             if following is not None and not goes_on:
                 self._launch([following])
             attempt = following if goes_on else self._inbox.get()
+
+    def _perform(self, attempt: Attempt) -> outcomes.Result:
+        if attempt.is_apart:
+            return self._children.perform(attempt, self._ready)
+        return outcomes.perform(attempt)
+
+    def _ready(self, attempt: Attempt) -> None:
+        """Its process is ready: only now does its time run."""
+        with self._changed:
+            self._time(attempt, 0.0)
 
     # Coroutines
 
@@ -236,10 +267,12 @@ class Crew:
         if not mine:
             return
         attempt.halt("timeout")
-        if not attempt.job.is_async:
+        self._interrupt(attempt)
+        if attempt.is_apart:
+            _log.warning("the process of %s is killed, another takes its place", attempt, extra=attempt.fields)
+        elif not attempt.job.is_async:
             _log.warning("the thread of %s is left behind, another takes its place", attempt, extra=attempt.fields)
         elif loop is not None:
-            loop.cancel(attempt)
             loop.probe()
         self._report(outcomes.ending(attempt, outcomes.timed_out(attempt.claimed)))
         if following is not None:

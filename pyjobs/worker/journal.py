@@ -59,7 +59,7 @@ class AttemptFailure:
     message: str | None
     stack: str | None
     error: BaseException | None
-    """The exception itself; None when the handler was not what failed."""
+    """The exception itself; None when the handler was not what failed, or failed in a process of its own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line.update((name, value) for name, value in vars(record).items() if name not in _ALWAYS)
-        if record.exc_info:
-            line["error"] = self.formatException(record.exc_info)
+        stack = self.formatException(record.exc_info) if record.exc_info else record.exc_text
+        if stack:
+            line["error"] = stack
         return json.dumps(line, default=str, ensure_ascii=False)

@@ -77,12 +77,22 @@ def raised(claimed: ClaimedJob, error: BaseException) -> Result:
     """The outcome of an exception out of the handler (or out of what should have called it)."""
     if isinstance(error, Snooze):
         return Result(_outcome(claimed, "snoozed", {"delay_ms": error.delay_ms}))
-    detail = _failure("error", error)
+    detail = told(error)
     if isinstance(error, RetryAfter):
         detail["retry_in_ms"] = error.delay_ms
     elif isinstance(error, Permanent) or _is_final(error):
         detail["permanent"] = True
     return Result(_outcome(claimed, "failed", detail), error)
+
+
+def told(error: BaseException) -> dict[str, Any]:
+    """What is told of an exception that fails an attempt."""
+    return _failure("error", error)
+
+
+def failed(claimed: ClaimedJob, detail: Mapping[str, Any]) -> Result:
+    """The outcome of a failure that was told of elsewhere."""
+    return Result(_outcome(claimed, "failed", detail))
 
 
 def timed_out(claimed: ClaimedJob) -> Result:

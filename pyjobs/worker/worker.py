@@ -16,11 +16,9 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -33,11 +31,13 @@ from pyjobs.errors import ContractMismatch, InvalidConfiguration, PyjobsError
 from pyjobs.options import Duration
 from pyjobs.store.base import CONTRACT_VERSION, Store
 from pyjobs.worker.attempt import Hand
+from pyjobs.worker.children import Children, is_child
 from pyjobs.worker.dispatcher import Dispatcher, Plan
 from pyjobs.worker.executors import Crew
 from pyjobs.worker.heartbeat import Heartbeat
 from pyjobs.worker.inbox import Inbox
 from pyjobs.worker.journal import EventHook, FailureHook, Hooks, Journal, Report
+from pyjobs.worker.line import Setup
 from pyjobs.worker.scheduler import Duties, Scheduler
 
 _log = logging.getLogger("pyjobs.worker")
@@ -46,8 +46,6 @@ _FAREWELL = 5.0
 """How long to wait for a thread that may be in a call to the database, in seconds."""
 
 _DEFAULT_PREFETCH = 200
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-_END = b"\0"  # the number of no signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class Worker:
     """Performs the jobs of one application.
 
     ``queues``: the queues it takes jobs from; None: all.
-    ``concurrency``: how many attempts run at once, threads and coroutines together.
+    ``concurrency``: how many attempts run at once, threads, coroutines and processes together.
     ``lease``: how long the database believes a claim without a heartbeat; longer than every timeout.
     ``poll_interval``, ``max_poll_interval``: how often an idle worker looks if nothing wakes it, at first and later.
     ``grace``: how long a stopping worker lets handlers finish.
@@ -117,21 +115,22 @@ class Worker:
         ``StoreUnavailable`` when it stays away for longer than the grace.
         """
         self._check_definitions()
+        setup = Setup.of(self._jobs)
         with closing(self._jobs.open_store()) as store:
             _check_contract(store)
             self._jobs.sync(store)
             store.wait(0)  # it listens from now on: nothing that comes after the first claim goes unheard
             with closing(self._jobs.open_store()) as beating, closing(self._jobs.open_store()) as scheduling:
-                return self._run(store, beating, scheduling, once)
+                return self._run(Children(setup), store, beating, scheduling, once)
 
     def stop(self) -> None:
         """Claim no more, finish what is held within the grace, and let ``run`` return. Called again: give back at once
         what still runs. Safe from any thread and in a signal handler."""
         self._words.put("stop")
 
-    def _run(self, store: Store, beating: Store, scheduling: Store, once: bool) -> Report:
+    def _run(self, children: Children, store: Store, beating: Store, scheduling: Store, once: bool) -> Report:
         hand, inbox, journal = Hand(), Inbox(store), Journal(self.id, self._hooks)
-        crew = Crew(self._concurrency, inbox.put)
+        crew = Crew(self._concurrency, inbox.put, children)
         dispatcher = Dispatcher(self._plan(once), store, crew, hand, inbox, journal)
         heartbeat = Heartbeat(beating, self.id, self._info(), self._lease_ms, hand, crew)
         scheduler = Scheduler(scheduling, Duties.of(schedules=self._schedules, lease_ms=self._lease_ms))
@@ -217,49 +216,20 @@ class Worker:
 
     def _check_definitions(self) -> None:
         definitions = self._jobs.definitions.values()
+        if is_child():
+            raise InvalidConfiguration(
+                "a process that performs jobs for a worker was about to be a worker itself",
+                'put what starts the worker under if __name__ == "__main__":',
+            )
         if not definitions and self._unknown == "leave":
             raise InvalidConfiguration("the application defines no jobs", "import the modules that define them")
         for job in definitions:
-            if job.isolation != "thread":
-                raise InvalidConfiguration(
-                    f"the job {job.name!r} asks for isolation={job.isolation!r}, which a worker cannot give yet",
-                    "use isolation='thread'",
-                )
             if job.timeout_ms is not None and job.timeout_ms >= self._lease_ms:
                 raise InvalidConfiguration(
                     f"the lease of {text(self._lease_ms)} is not longer than the timeout of {job.name!r},"
                     f" {text(job.timeout_ms)}",
                     "give the worker a longer lease, or the job a shorter timeout",
                 )
-
-
-def run_with_signals(worker: Worker, once: bool = False) -> Report:
-    """``worker.run``, stopped by SIGTERM, SIGINT or SIGQUIT, and by a second one at once. Only in the main thread.
-
-    Each signal arrives as a byte, whichever thread the system has picked to interrupt. A handler alone would wait for
-    the main thread, which a signal that goes to another thread does not wake.
-    """
-    here, there = socket.socketpair()
-    there.setblocking(False)
-    with here, there, ThreadPoolExecutor(1, "pyjobs-worker") as thread, _delivered_to(there):
-        running = thread.submit(worker.run, once)
-        running.add_done_callback(lambda ended: there.send(_END))
-        while here.recv(1) != _END:
-            worker.stop()
-        return running.result()
-
-
-@contextmanager
-def _delivered_to(wire: socket.socket) -> Iterator[None]:
-    """During the block, those signals do nothing but send their number."""
-    wire_before = signal.set_wakeup_fd(wire.fileno(), warn_on_full_buffer=False)
-    before = {each: signal.signal(each, lambda number, frame: None) for each in _SIGNALS}
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-        signal.set_wakeup_fd(wire_before)
 
 
 @contextmanager

@@ -58,7 +58,9 @@ def test_a_callback_is_told_what_its_batch_came_to() -> None:
     assert context.meta["trace"] == "t"
 
 
-@pytest.mark.parametrize("batch", ["5", '"mine"', "null", "{}", '{"id": 1}', '{"id": "x", "name": null}'])
+@pytest.mark.parametrize(
+    "batch", ["5", '"mine"', "null", "{}", '{"id": 1}', '{"id": "x", "name": null}', f'{{"id": "{uuid4()}"}}']
+)
 def test_a_batch_in_the_meta_that_is_the_applications_own_is_left_alone(batch: str) -> None:
     assert JobContext.of(claimed('{"batch": ' + batch + "}"), "w").batch is None
 

@@ -41,12 +41,6 @@ def test_the_lease_must_be_longer_than_every_timeout(application: Jobs) -> None:
         Worker(application, lease="1m").run()
 
 
-def test_processes_are_not_to_be_had_yet(application: Jobs) -> None:
-    application.define("apart", lambda: None, isolation="process")
-    with pytest.raises(InvalidConfiguration, match="'apart'"):
-        Worker(application).run()
-
-
 def test_an_application_without_jobs_is_a_mistake() -> None:
     with pytest.raises(InvalidConfiguration, match="no jobs"):
         Worker(Jobs("sqlite:////nowhere/at/all.db", name="tests")).run()
