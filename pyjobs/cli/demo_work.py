@@ -196,7 +196,7 @@ def _unique(asked: Asked, seen: Witness) -> Promise:
     return Promise(
         asked.report == asked.report_again and seen.ended["report"] == 1,
         "One unique key, one job",
-        f"asked for twice under {REPORT_KEY!r}, the report is one job, performed {_times(seen.ended['report'])}",
+        f"asked for twice under one key, the report is one job, performed {_times(seen.ended['report'])}",
     )
 
 
@@ -232,8 +232,8 @@ def _limited(seen: Witness) -> Promise:
     return Promise(
         most == 1 and seen.ended["ledger"] == ENTRIES * len(LEDGER),
         "A limit holds over all workers",
-        f"{seen.ended['ledger']} jobs of {len(LEDGER)} kinds share a limit of 1; never more than {most} ran at once, "
-        f"while up to {seen.most_at_once['photo']} photos did",
+        f"{seen.ended['ledger']} jobs had a limit of 1: never more than {most} ran at once "
+        f"(photos: up to {seen.most_at_once['photo']})",
     )
 
 

@@ -5,17 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 from uuid import UUID
 
 import click
 import rich.table
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
+
+GAP = 2
+"""Between two columns."""
 
 _STYLES = {"dead": "red", "running": "cyan", "done": "green", "cancelled": "dim", "scheduled": "dim"}
 
@@ -27,11 +31,13 @@ def as_json(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under a title. A column whose name begins with ``#`` holds numbers."""
+    """Rows under a title. A column whose name begins with ``#`` holds numbers. ``spare``: the columns that a terminal
+    too narrow for all does without, the first one first."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
+    spare: Sequence[str] = ()
 
 
 def print_tables(*tables: Table) -> None:
@@ -41,7 +47,9 @@ def print_tables(*tables: Table) -> None:
         if number:
             click.echo()
         if console.is_terminal:
-            console.print(_fitted(shown))
+            if shown.title:
+                console.print(Text(shown.title, style="bold"))
+            console.print(_fitted(_narrowed(shown, console.width)))
         else:
             _print_plain(shown)
 
@@ -87,14 +95,24 @@ def span(length: timedelta | int) -> str:
     return f"{ms // 1_000}s"
 
 
+def _narrowed(shown: Table, width: int) -> Table:
+    """Without so many of the spare columns that the others fit, if they can."""
+    for name in shown.spare:
+        columns = zip(*[shown.columns, *shown.rows], strict=True)
+        if sum(max(cell_len(printable(cell)) for cell in column) + GAP for column in columns) <= width:
+            break
+        place = shown.columns.index(name)
+        columns_left, *rows = [[*line[:place], *line[place + 1 :]] for line in [shown.columns, *shown.rows]]
+        shown = replace(shown, columns=columns_left, rows=rows)
+    return shown
+
+
 def _fitted(shown: Table) -> rich.table.Table:
-    drawn = rich.table.Table(
-        title=shown.title or None, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0)
-    )
+    drawn = rich.table.Table(box=None, padding=(0, GAP, 0, 0))
     for column in shown.columns:
         justify: Literal["left", "right"] = "right" if column.startswith("#") else "left"
-        # What must not be cut: numbers, and ids, which are there to be copied.
-        whole = column.startswith("#") or column == "id"
+        # What must not be cut: numbers, states, and ids, which are there to be copied.
+        whole = column.startswith("#") or column in ("id", "state")
         drawn.add_column(column.removeprefix("#"), justify=justify, header_style="dim", no_wrap=whole)
     for row in shown.rows:
         drawn.add_row(*(_cell(cell) for cell in row))

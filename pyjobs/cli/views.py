@@ -121,6 +121,7 @@ def limits_table(rows: Sequence[LimitRow], now: datetime) -> Table:
             ]
             for row in rows
         ],
+        spare=["worker", "since"],
     )
 
 
@@ -141,6 +142,7 @@ def batches_table(rows: Sequence[BatchRecord], now: datetime) -> Table:
             ]
             for row in rows
         ],
+        spare=["opened", "callback", "finished"],
     )
 
 
@@ -158,6 +160,7 @@ def schedules_table(rows: Sequence[ScheduleRecord], now: datetime) -> Table:
             ]
             for row in rows
         ],
+        spare=["last"],
     )
 
 
@@ -196,6 +199,7 @@ def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
             ]
             for job in jobs
         ],
+        spare=["tenant", "queue", "#attempts"],
     )
 
 
@@ -214,6 +218,7 @@ def history_table(failures: Sequence[Failure], now: datetime, title: str = "Fail
             ]
             for each in failures
         ],
+        spare=["worker"],
     )
 
 

@@ -17,6 +17,12 @@ WIDE = Table(
     ["id", "name", "#count"],
     [["0190a0b0-0000-7000-8000-000000000001", "x" * 200, "7"], ["b", "[red]y", "12345"]],
 )
+JOBS = Table(
+    "",
+    ["id", "state", "name", "queue", "#attempts", "when", "tenant"],
+    [["0190a0b0-0000-7000-8000-000000000001", "scheduled", "invoice/send", "default", "0/5", "due 2.7s ago", "-"]],
+    spare=["tenant", "queue", "#attempts"],
+)
 
 
 @pytest.mark.parametrize(
@@ -73,3 +79,19 @@ def test_on_a_terminal_it_fits_and_ids_stay_whole(columns: int) -> None:
     assert shown[2].startswith("0190a0b0-0000-7000-8000-000000000001  xxx")
     assert shown[2].split()[1].endswith("…")
     assert "[red]y" in shown[3]
+
+
+def test_a_terminal_too_narrow_does_without_the_spare_columns() -> None:
+    assert headers(80) == ["id", "state", "name", "when"]
+    assert headers(90) == ["id", "state", "name", "attempts", "when"]
+    assert headers(132) == ["id", "state", "name", "queue", "attempts", "when", "tenant"]
+
+
+def headers(columns: int) -> list[str]:
+    """What stands above the columns of a job on a terminal of that width."""
+    program = "from cli.test_output import *; print_tables(JOBS)"
+    status, lines = on_terminal([sys.executable, "-c", program], columns, PYTHONPATH=str(Path(__file__).parents[1]))
+    assert status == 0, lines
+    assert lines[1].split()[1:3] == ["scheduled", "invoice/send"]
+    assert all(len(line) <= columns for line in lines)
+    return lines[0].split()
