@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ from pyjobs.context import JobContext
 from pyjobs.cron import next_moment
 from pyjobs.definition import Job, JobOptions
 from pyjobs.duration import milliseconds
-from pyjobs.errors import InvalidArguments, InvalidConfiguration, UnknownJob
+from pyjobs.errors import InvalidArguments, InvalidConfiguration, InvalidOption, UnknownJob
 from pyjobs.ids import new_id
 from pyjobs.options import (
     Duration,
@@ -292,6 +292,10 @@ class Jobs:
         if name in self.schedules:
             raise InvalidConfiguration(f"the schedule {name!r} is declared twice", "give one of the two a name=…")
         target = name if job is None else _name(job)
+        if unknown := options.keys() - SharedOptions.__annotations__.keys():
+            raise InvalidOption(
+                f"a schedule has no option {min(unknown)!r}", "options: " + ", ".join(SharedOptions.__annotations__)
+            )
         schedule = Schedule(
             name=name,
             job=target,
@@ -445,7 +449,8 @@ class Jobs:
             except UnknownJob:
                 if connection is not None:
                     raise
-            self._define_missing(store)  # perhaps another thread has just done it: that is no reason to give up
+            with suppress(InvalidConfiguration):  # whoever may only enqueue leaves it to the workers
+                self._define_missing(store)  # perhaps another thread has just done it: that is no reason to give up
             return call(store)
 
     # Reading
@@ -611,7 +616,10 @@ def _dead(filter: JobFilter) -> dict[str, Any]:
 
 
 def _name(job: str | Named) -> str:
-    return job if isinstance(job, str) else job.name
+    name = job if isinstance(job, str) else getattr(job, "name", None)
+    if not isinstance(name, str):
+        raise UnknownJob(f"a {type(job).__name__} is not a job", "pass a job's name, or what @jobs.job made")
+    return name
 
 
 def _inline_context(job: Job[..., Any]) -> JobContext:

@@ -21,7 +21,7 @@ from pyjobs.arguments import Codec, codecs_of, decode_all, dumps, encode_all, lo
 from pyjobs.context import JobContext
 from pyjobs.duration import milliseconds
 from pyjobs.errors import InvalidArguments, InvalidConfiguration
-from pyjobs.options import Duration, EnqueueOptions
+from pyjobs.options import Duration, EnqueueOptions, contract_options
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,8 +145,10 @@ class Job(Generic[P, R]):
     def enqueue_with(self, *, connection: Any = None, **options: Unpack[EnqueueOptions]) -> Callable[P, UUID]:
         """``enqueue`` with options: ``welcome.enqueue_with(delay="5m", unique_key="w:1")(user_id=1)``.
 
-        With ``connection`` it happens in the transaction that is open there.
+        With ``connection`` it happens in the transaction that is open there. ``InvalidOption`` for an option that is
+        none, such as an argument of the job's that was given in the first call instead of the second.
         """
+        contract_options(options)
 
         def enqueue(*args: P.args, **kwargs: P.kwargs) -> UUID:
             return self._send(self.name, self._signature.bind(args, kwargs), options, connection)
@@ -178,6 +180,12 @@ class Job(Generic[P, R]):
         }
 
     def _check(self) -> None:
+        if not isinstance(self.backoff, Backoff):
+            raise InvalidConfiguration(f"the job {self.name!r} has no Backoff as backoff", "write Backoff(base='5s')")
+        if not isinstance(self.concurrency, Concurrency | None):
+            raise InvalidConfiguration(
+                f"the job {self.name!r} has no Concurrency as concurrency", "write Concurrency(limit=3)"
+            )
         if self.isolation not in ("thread", "process"):
             raise InvalidConfiguration(
                 f"the job {self.name!r} has the isolation {self.isolation!r}", "use 'thread' or 'process'"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 from uuid import UUID
 
 from pyjobs.arguments import dumps
@@ -122,5 +122,7 @@ def _contract_key(name: str, value: Any) -> Any:
             return [str(each) for each in value]
         case "before":
             return moment(value, name)
+        case "state" if value not in get_args(State):
+            raise InvalidOption(f"there is no state {value!r}", "states: " + ", ".join(get_args(State)))
         case _:
             return value

@@ -118,6 +118,10 @@ class TestScheduling:
             jobs.recur("broken", **timing)
         assert not jobs.schedules
 
+    def test_an_option_that_only_a_call_takes_is_refused(self, jobs: Jobs) -> None:
+        with pytest.raises(InvalidOption, match="a schedule has no option 'delay'"):
+            jobs.recur("a", every="1h", delay="5m")  # type: ignore[call-arg]
+
     def test_a_name_is_declared_once(self, jobs: Jobs) -> None:
         jobs.recur("a", every="1h")
         with pytest.raises(InvalidConfiguration, match="'a' is declared twice"):
@@ -133,6 +137,10 @@ class TestScheduling:
 
 
 class TestMakingJobs:
+    def test_a_function_is_not_a_job(self, jobs: Jobs) -> None:
+        with pytest.raises(UnknownJob, match="a function is not a job"):
+            jobs.new_job(nothing, {}, {})  # type: ignore[arg-type]
+
     def test_an_id_is_made_before_the_call(self, jobs: Jobs) -> None:
         one, other = jobs.new_job("a", {}, {}), jobs.new_job("a", {}, {})
         assert one.id is not None

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
@@ -78,6 +79,22 @@ class TestDefining:
         assert "wellcome" in refusal.value.message
         assert "welcome" in refusal.value.hint
         assert jobs.count() == 0
+
+    @pytest.mark.databases("postgresql")
+    def test_who_may_only_enqueue_is_told_of_the_job_and_not_of_rights(self, database: Database) -> None:
+        role = f"pyjobs_producer_{uuid4().hex[:8]}"
+        owner = database.connect()
+        owner.execute(f"CREATE ROLE {role} LOGIN")
+        owner.execute("SELECT jobs_grant(%s, 'producer')", [role])
+        jobs = shop(replace(database, url=database.url.replace("postgres@", f"{role}@")))
+        try:
+            with pytest.raises(UnknownJob, match="welcome"):
+                jobs.enqueue("welcome", {"user_id": 1})
+        finally:
+            jobs.close()
+            owner.execute(f"DROP OWNED BY {role}")
+            owner.execute(f"DROP ROLE {role}")
+            owner.close()
 
     def test_an_application_may_enqueue_what_another_defines(self, jobs: Jobs, database: Database) -> None:
         jobs.sync()

@@ -131,6 +131,12 @@ class TestDeclaring:
             with pytest.raises(InvalidConfiguration, match="by position"):
                 job(handler)
 
+    def test_what_has_a_class_of_its_own_is_not_taken_bare(self) -> None:
+        with pytest.raises(InvalidConfiguration, match="'work' has no Backoff"):
+            job(add, backoff="5s")
+        with pytest.raises(InvalidConfiguration, match="'work' has no Concurrency"):
+            job(add, concurrency=3)
+
     def test_a_coroutine_cannot_ask_for_a_process(self) -> None:
         async def handler() -> None: ...
 
@@ -172,6 +178,10 @@ class TestEnqueueing:
         declared, connection = job(add), object()
         declared.enqueue_with(delay="5m", unique_key="k", connection=connection)(a=1)
         assert declared._send == [("work", '{"a":1}', {"delay": "5m", "unique_key": "k"}, connection)]
+
+    def test_an_option_that_is_none_is_refused_before_the_arguments_are_asked_for(self) -> None:
+        with pytest.raises(InvalidOption, match="no option 'a'"):
+            job(add).enqueue_with(a=1)  # type: ignore[call-arg]
 
     def test_the_context_is_no_argument(self) -> None:
         def handler(user: int, *, context: JobContext) -> None: ...

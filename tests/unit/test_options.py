@@ -87,3 +87,8 @@ def test_a_filter_becomes_that_of_the_contract() -> None:
 def test_an_unknown_filter_is_refused_by_name(filter: dict[str, Any]) -> None:
     with pytest.raises(InvalidOption, match=next(iter(filter))):
         contract_filter(filter)
+
+
+def test_an_unknown_state_is_refused_by_name() -> None:
+    with pytest.raises(InvalidOption, match="no state 'deaf'"):
+        contract_filter({"state": "deaf"})
