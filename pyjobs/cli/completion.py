@@ -20,7 +20,7 @@ _SHELLS = ("bash", "zsh", "fish")
 _VARIABLE = "_PYJOBS_COMPLETE"
 
 
-@click.command()
+@click.command(short_help="Print what makes a shell complete pyjobs.")
 @click.argument("shell", type=click.Choice(_SHELLS))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:

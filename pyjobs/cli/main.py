@@ -16,11 +16,15 @@ import click
 
 from pyjobs.cli.completion import completion
 from pyjobs.cli.demo import demo
+from pyjobs.cli.details import batches, dead, limits, schedules, workers
+from pyjobs.cli.doctor import doctor
 from pyjobs.cli.enqueue import enqueue
 from pyjobs.cli.migrate import migrate
 from pyjobs.cli.operate import cancel, discard, forget, pause, resume, retry
 from pyjobs.cli.output import printable
+from pyjobs.cli.perform import perform
 from pyjobs.cli.read import list_jobs, show, status
+from pyjobs.cli.sync import sync
 from pyjobs.cli.worker import worker
 from pyjobs.errors import PyjobsError
 
@@ -28,11 +32,24 @@ _DEBUG = "--debug"
 _debug_option = click.option(_DEBUG, is_flag=True, expose_value=False, help="Show the traceback of a failure.")
 
 
+_SECTIONS: dict[str, tuple[click.Command, ...]] = {
+    "Set up": (demo, migrate, sync, doctor, completion),
+    "Work": (worker, enqueue, perform),
+    "Look": (status, list_jobs, show, dead, batches, schedules, limits, workers),
+    "Operate": (retry, cancel, discard, pause, resume, forget),
+}
+
+
 class Commands(click.Group):
     """A group whose failures are told in one way, and whose commands all take ``--debug``."""
 
     def add_command(self, cmd: click.Command, name: str | None = None) -> None:
         super().add_command(_debug_option(cmd), name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, commands in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(str(each.name), each.get_short_help_str(limit=70)) for each in commands])
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> NoReturn:
         given = sys.argv[1:] if args is None else args
@@ -82,10 +99,6 @@ def main() -> None:
     """
 
 
-for _command in (
-    *(demo, migrate, completion),
-    *(worker, enqueue),
-    *(status, list_jobs, show),
-    *(retry, cancel, discard, pause, resume, forget),
-):
-    main.add_command(_command)
+for _section in _SECTIONS.values():
+    for _command in _section:
+        main.add_command(_command)

@@ -28,7 +28,7 @@ _ids = click.argument("ids", metavar="[ID]...", nargs=-1, type=click.UUID)
 _limit = click.option("--limit", type=click.IntRange(1), help="At most so many, the oldest first.")
 
 
-@click.command()
+@click.command(short_help="Put jobs back, dead ones above all.")
 @_ids
 @click.option("--all", "every", is_flag=True, help="All that match, instead of naming them.")
 @click.option(
@@ -73,7 +73,7 @@ def retry(
         _say(count, "put back", as_json)
 
 
-@click.command()
+@click.command(short_help="Cancel jobs that have not ended.")
 @_ids
 @click.option("--state", type=click.Choice(["scheduled", "pending", "running"]), help="Only jobs in this state.")
 @filter_options("--queue", "--name", "--tenant", "--batch")
@@ -110,7 +110,7 @@ def cancel(
             click.echo(f"{_counted(running)} still running, until the worker has heard of it", err=True)
 
 
-@click.command()
+@click.command(short_help="Delete jobs for good.")
 @_ids
 @click.option("--all", "every", is_flag=True, help="All that match, instead of naming them.")
 @click.option(
@@ -156,7 +156,7 @@ def discard(
         _say(count, "deleted", as_json)
 
 
-@click.command()
+@click.command(short_help="Let nobody take jobs from a queue.")
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True, shell_complete=queue_names)
 @database_options
 def pause(queues: tuple[str, ...], app: str | None, database: str | None) -> None:
@@ -169,7 +169,7 @@ def pause(queues: tuple[str, ...], app: str | None, database: str | None) -> Non
             click.echo(f"no job and no definition is of the queue {name}: is it spelled so?", err=True)
 
 
-@click.command()
+@click.command(short_help="Let jobs be taken from a queue again.")
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True, shell_complete=queue_names)
 @database_options
 def resume(queues: tuple[str, ...], app: str | None, database: str | None) -> None:
@@ -181,7 +181,7 @@ def resume(queues: tuple[str, ...], app: str | None, database: str | None) -> No
             click.echo(f"{name} goes on" if name in paused else f"{name} was not paused")
 
 
-@click.command()
+@click.command(short_help="Remove a definition from the database.")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True, shell_complete=job_names)
 @database_options
 def forget(names: tuple[str, ...], app: str | None, database: str | None) -> None:

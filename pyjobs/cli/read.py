@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from typing import get_args
 from uuid import UUID
 
@@ -30,7 +31,9 @@ def status(app: str | None, database: str | None, as_json: bool) -> None:
     with closing(queue(app, database).open_store()) as store:
         overview = views.Overview.of(store)
     if as_json:
-        click.echo(json_text(overview))
+        click.echo(
+            json_text(asdict(overview) | {"workers": [views.worker_document(each) for each in overview.workers]})
+        )
     else:
         _print(views.overview_tables(overview), "the queue is empty")
 

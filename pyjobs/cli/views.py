@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, get_args
@@ -13,6 +14,7 @@ from pyjobs.cli.output import Table, ago, as_json, print_tables, printable, span
 from pyjobs.duration import text
 from pyjobs.records import (
     BatchRecord,
+    DeadRecord,
     Failure,
     JobRecord,
     LimitRow,
@@ -25,7 +27,7 @@ from pyjobs.records import (
 )
 from pyjobs.store.base import Store
 
-_STATES: tuple[State, ...] = get_args(State)
+STATES: tuple[State, ...] = get_args(State)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def queues_table(rows: Sequence[StatusRow]) -> Table:
     counts = {(row.queue, row.state): row for row in rows}
     lines = []
     for queue in sorted({row.queue for row in rows}):
-        of_queue = [counts.get((queue, state)) for state in _STATES]
+        of_queue = [counts.get((queue, state)) for state in STATES]
         waits = [row.oldest_wait_ms for row in of_queue if row and row.oldest_wait_ms is not None]
         paused = any(row.paused for row in of_queue if row)
         lines.append(
@@ -83,7 +85,7 @@ def queues_table(rows: Sequence[StatusRow]) -> Table:
                 span(max(waits)) if waits else "-",
             ]
         )
-    return Table("Queues", ["queue", *(f"#{state}" for state in _STATES), "#oldest wait"], lines)
+    return Table("Queues", ["queue", *(f"#{state}" for state in STATES), "#oldest wait"], lines)
 
 
 def timings_table(rows: Sequence[TimingRow]) -> Table:
@@ -167,12 +169,30 @@ def schedules_table(rows: Sequence[ScheduleRecord], now: datetime) -> Table:
 def workers_table(rows: Sequence[WorkerRecord], now: datetime) -> Table:
     return Table(
         "Workers",
-        ["id", "live", "#running", "started", "last heard"],
+        ["id", "live", "#running", "queues", "started", "last heard"],
         [
-            [row.id, "yes" if row.live else "no", str(row.running), ago(row.started_at, now), ago(row.seen_at, now)]
+            [
+                row.id,
+                "yes" if row.live else "no",
+                _of_capacity(row),
+                _queues(row),
+                ago(row.started_at, now),
+                ago(row.seen_at, now),
+            ]
             for row in rows
         ],
     )
+
+
+def worker_info(worker: WorkerRecord) -> Mapping[str, Any]:
+    """What a worker says of itself. One in another language may say other things, or nothing."""
+    told = json.loads(worker.info)
+    return told if isinstance(told, dict) else {}
+
+
+def worker_document(worker: WorkerRecord) -> dict[str, Any]:
+    """A worker as ``pyjobs workers --json`` prints it: what it says of itself as an object, not as text."""
+    return asdict(worker) | {"info": worker_info(worker)}
 
 
 def orphans_table(rows: Sequence[OrphanRow], now: datetime) -> Table:
@@ -203,6 +223,25 @@ def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
     )
 
 
+def dead_table(jobs: Sequence[DeadRecord], now: datetime) -> Table:
+    return Table(
+        "",
+        ["id", "when", "name", "why", "queue", "#attempts", "tenant"],
+        [
+            [
+                str(job.id),
+                ago(job.finished_at, now),
+                job.name,
+                ": ".join([job.dead_reason, *_error(job)]),
+                job.queue,
+                f"{job.attempts}/{job.max_attempts}",
+                job.tenant or "-",
+            ]
+            for job in jobs
+        ],
+    )
+
+
 def history_table(failures: Sequence[Failure], now: datetime, title: str = "Failed attempts") -> Table:
     return Table(
         title,
@@ -211,7 +250,7 @@ def history_table(failures: Sequence[Failure], now: datetime, title: str = "Fail
             [
                 str(each.attempt),
                 each.kind,
-                ": ".join(part for part in ((each.type or "").rpartition(".")[2], each.message) if part) or "-",
+                ": ".join(_error(each)) or "-",
                 span(each.failed_at - each.started_at),
                 ago(each.failed_at, now),
                 each.worker,
@@ -236,6 +275,25 @@ def print_job(job: JobRecord, failures: Sequence[Failure], now: datetime) -> Non
             click.echo("\nThe last one's stack")
             for line in failures[-1].stack.splitlines():
                 click.echo(f"  {printable(line)}")
+
+
+def print_batch(batch: BatchRecord, counts: Mapping[State, int], now: datetime) -> None:
+    """One batch: what is known of it, and how many of its jobs are in each state."""
+    facts = {
+        "id": str(batch.id),
+        "name": batch.name,
+        "tenant": batch.tenant,
+        "jobs": "not sealed yet" if batch.total is None else str(batch.total),
+        "ended": f"{batch.done}, of them {batch.failed} dead, cancelled or deleted",
+        "callback": batch.callback and " ".join([batch.callback, str(batch.callback_id or "(when all have ended)")]),
+        "opened": _moment(batch.opened_at, now),
+        "sealed": _moment(batch.sealed_at, now),
+        "finished": _moment(batch.finished_at, now),
+        "in the table": ", ".join(f"{count} {state}" for state, count in counts.items() if count) or "no jobs",
+    }
+    for name, value in facts.items():
+        if value:
+            click.echo(f"{name:<13}{printable(value)}")
 
 
 def without_payload(job: JobRecord) -> dict[str, Any]:
@@ -266,8 +324,8 @@ def _facts(job: JobRecord, now: datetime) -> Iterator[tuple[str, str]]:
         ("cancelling", job.cancel_at),
         ("lease until", job.lease_until),
     ):
-        if moment is not None:
-            yield name, f"{moment.isoformat(timespec='milliseconds')}  ({ago(moment, now)})"
+        if told := _moment(moment, now):
+            yield name, told
     for name, value in (
         ("worker", job.worker),
         ("limit", job.bucket),
@@ -277,6 +335,25 @@ def _facts(job: JobRecord, now: datetime) -> Iterator[tuple[str, str]]:
     ):
         if value is not None:
             yield name, str(value)
+
+
+def _moment(moment: datetime | None, now: datetime) -> str | None:
+    return None if moment is None else f"{moment.isoformat(timespec='milliseconds')}  ({ago(moment, now)})"
+
+
+def _error(failure: Failure | DeadRecord) -> list[str]:
+    """The kind of exception and what it said, as far as they are known."""
+    return [part for part in ((failure.type or "").rpartition(".")[2], failure.message) if part]
+
+
+def _of_capacity(worker: WorkerRecord) -> str:
+    at_once = worker_info(worker).get("concurrency")
+    return f"{worker.running}/{at_once}" if isinstance(at_once, int) else str(worker.running)
+
+
+def _queues(worker: WorkerRecord) -> str:
+    queues = worker_info(worker).get("queues")
+    return ", ".join(map(str, queues)) if isinstance(queues, list) else "all"
 
 
 def _when(job: JobRecord, now: datetime) -> str:
