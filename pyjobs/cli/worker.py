@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from typing import Literal
 
 import click
@@ -12,6 +13,7 @@ from pyjobs.cli.values import duration
 from pyjobs.worker.foreground import run_with_signals
 from pyjobs.worker.journal import Report
 from pyjobs.worker.logs import JsonFormatter
+from pyjobs.worker.supervisor import Supervisor
 from pyjobs.worker.worker import Worker
 
 
@@ -19,6 +21,8 @@ from pyjobs.worker.worker import Worker
 @database_options
 @click.option("--queue", "-q", "queues", metavar="NAME[,NAME…]", multiple=True, help="Only these queues; repeatable.")
 @click.option("--concurrency", type=click.IntRange(1), default=10, show_default=True, help="Jobs at once.")
+@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="So many such workers.")
+@click.option("--lifeline", type=int, hidden=True)  # how a worker hears of its supervisor
 @click.option("--once", is_flag=True, help="Perform all that is due, then exit.")
 @click.option("--no-schedules", is_flag=True, help="Do not fire schedules.")
 @click.option("--grace", type=duration, default="30s", show_default=True, help="How long a stop lets jobs finish.")
@@ -39,6 +43,8 @@ def worker(
     database: str | None,
     queues: tuple[str, ...],
     concurrency: int,
+    processes: int,
+    lifeline: int | None,
     once: bool,
     no_schedules: bool,
     grace: int,
@@ -47,10 +53,11 @@ def worker(
     unknown: Literal["leave", "fail"],
     log_format: Literal["text", "json"],
     log_level: str,
-) -> None:
+) -> int:
     """Perform jobs until SIGTERM or SIGINT; a second signal ends it at once.
 
-    A stop lets the jobs in hand finish, gives back what remains, and exits 0.
+    A stop lets the jobs in hand finish, gives back what remains, and exits 0. With --processes, a worker that dies is
+    replaced by another.
     """
     names = [name.strip() for each in queues for name in each.split(",")]
     if not all(names):
@@ -66,7 +73,15 @@ def worker(
         schedules=not no_schedules,
         unknown=unknown,
     )
-    click.echo(_told(run_with_signals(performer, once)))
+    if processes > 1:
+        return Supervisor(_same_command, processes, once).run()
+    click.echo(_told(run_with_signals(performer, once, lifeline)))
+    return 0
+
+
+def _same_command(lifeline: int) -> list[str]:
+    """What this process was started by, for one worker; of an option that is given twice the last counts."""
+    return [sys.executable, *sys.orig_argv[1:], "--processes", "1", "--lifeline", str(lifeline)]
 
 
 def _log_to_standard_error(form: Literal["text", "json"], level: str) -> None:

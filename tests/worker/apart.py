@@ -127,6 +127,14 @@ def forks() -> None:
 def plain() -> None: ...
 
 
+@jobs.job
+def waits(began: str, go: str, *, context: JobContext) -> None:
+    """It takes until the file ``go`` is there, on a thread of the worker."""
+    write(began, os.getpid())
+    while not Path(go).exists():
+        context.cancelled.wait(0.02)
+
+
 if __name__ == "__main__":
     from pyjobs.worker import run_with_signals
     from pyjobs.worker.worker import Worker

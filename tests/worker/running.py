@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from pyjobs.app import Jobs
@@ -21,6 +22,21 @@ def eventually(question: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.01)
     return answer
+
+
+def read(file: Path) -> str:
+    """What a job has written there, once it has."""
+    eventually(file.exists)
+    return file.read_text()
+
+
+def is_gone(pid: int) -> bool:
+    """Whether there is no such process, or nothing of it but its exit status."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return status.rpartition(")")[2].split()[0] in "ZX"
 
 
 class Running:

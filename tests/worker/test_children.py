@@ -21,9 +21,7 @@ from pyjobs.worker import Report, Worker
 from servers.databases import Database
 from steps import found, state
 from worker import apart
-from worker.running import PATIENCE, Work, eventually
-
-ROOT = Path(__file__).parents[2]
+from worker.running import PATIENCE, Work, eventually, is_gone, read
 
 
 @pytest.fixture
@@ -42,21 +40,6 @@ def files(tmp_path: Path) -> Path:
 
 def once(jobs: Jobs, **options: Any) -> Report:
     return Worker(jobs, **options).run(once=True)
-
-
-def read(file: Path) -> str:
-    """What a job has written there, once it has."""
-    eventually(file.exists)
-    return file.read_text()
-
-
-def is_gone(pid: int) -> bool:
-    """Whether there is no such process, or nothing of it but its exit status."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return status.rpartition(")")[2].split()[0] in "ZX"
 
 
 class TestPerforming:
