@@ -20,10 +20,8 @@ CREATE TRIGGER jobs_open_batch_called INSTEAD OF INSERT ON jobs_open_batch
 BEGIN
     DELETE FROM jobs__replies;
 
-    SELECT CASE WHEN typeof(coalesce(new.options, '{}')) <> 'text' OR NOT json_valid(coalesce(new.options, '{}'))
-                THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
-                WHEN json_type(coalesce(new.options, '{}')) <> 'object'
-                THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+    INSERT INTO jobs__check_object (options)
+    VALUES (new.options);
 
     SELECT CASE key
            WHEN 'name' THEN CASE

@@ -37,11 +37,10 @@ BEGIN
                   OR new.token NOT GLOB '????????-????-????-????-????????????'
                   OR length(replace(new.token, '-', '')) <> 32
                   OR replace(new.token, '-', '') GLOB '*[^0-9A-Fa-f]*'
-                THEN RAISE(ABORT, 'PJ003 the token is not a UUID; make a new one for each claim')
-                WHEN typeof(coalesce(new.options, '{}')) <> 'text' OR NOT json_valid(coalesce(new.options, '{}'))
-                THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
-                WHEN json_type(coalesce(new.options, '{}')) <> 'object'
-                THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+                THEN RAISE(ABORT, 'PJ003 the token is not a UUID; make a new one for each claim') END;
+
+    INSERT INTO jobs__check_object (options)
+    VALUES (new.options);
 
     SELECT CASE key
            WHEN 'queues' THEN CASE

@@ -106,3 +106,17 @@ SELECT given,
                CASE WHEN instr(json, '\u0000') > 0 THEN replace(json, '\u0000', '\ufffd') ->> '$' ELSE value END AS text
           FROM json_each
          WHERE type = 'text' AND key IS NULL);
+
+-- Refuses options that are not a JSON object.
+DROP VIEW IF EXISTS jobs__check_object;
+CREATE VIEW jobs__check_object (options) AS
+SELECT NULL WHERE false;
+
+CREATE TRIGGER jobs__check_object_called INSTEAD OF INSERT ON jobs__check_object
+WHEN new.options IS NOT NULL
+BEGIN
+    SELECT CASE WHEN typeof(new.options) <> 'text' OR NOT json_valid(new.options)
+                THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
+                WHEN json_type(new.options) <> 'object'
+                THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+END;

@@ -28,11 +28,10 @@ BEGIN
                 WHEN typeof(coalesce(new.held, '[]')) <> 'text' OR NOT json_valid(coalesce(new.held, '[]'))
                 THEN RAISE(ABORT, 'PJ003 held is not JSON; give an array of {id, token}')
                 WHEN json_type(coalesce(new.held, '[]')) <> 'array'
-                THEN RAISE(ABORT, 'PJ003 held is not an array; give an array of {id, token}')
-                WHEN typeof(coalesce(new.options, '{}')) <> 'text' OR NOT json_valid(coalesce(new.options, '{}'))
-                THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
-                WHEN json_type(coalesce(new.options, '{}')) <> 'object'
-                THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+                THEN RAISE(ABORT, 'PJ003 held is not an array; give an array of {id, token}') END;
+
+    INSERT INTO jobs__check_object (options)
+    VALUES (new.options);
 
     SELECT CASE key
            WHEN 'lease_ms' THEN CASE

@@ -12,10 +12,8 @@ SELECT NULL, NULL WHERE false;
 
 CREATE TRIGGER jobs_retry_called INSTEAD OF INSERT ON jobs_retry
 BEGIN
-    SELECT CASE WHEN typeof(coalesce(new.options, '{}')) <> 'text' OR NOT json_valid(coalesce(new.options, '{}'))
-                THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
-                WHEN json_type(coalesce(new.options, '{}')) <> 'object'
-                THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+    INSERT INTO jobs__check_object (options)
+    VALUES (new.options);
 
     SELECT CASE key
            WHEN 'run_at' THEN CASE

@@ -17,12 +17,11 @@ SELECT NULL, NULL, NULL WHERE false;
 
 CREATE TRIGGER jobs_put_schedule_called INSTEAD OF INSERT ON jobs_put_schedule
 BEGIN
-    SELECT CASE WHEN typeof(new.name) <> 'text' OR length(new.name) NOT BETWEEN 1 AND 190
-                THEN RAISE(ABORT, 'PJ010 the name is empty, too long or not text; give 1 to 190 characters')
-                WHEN typeof(coalesce(new.options, '{}')) <> 'text' OR NOT json_valid(coalesce(new.options, '{}'))
-                THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
-                WHEN json_type(coalesce(new.options, '{}')) <> 'object'
-                THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+    SELECT RAISE(ABORT, 'PJ010 the name is empty, too long or not text; give 1 to 190 characters')
+     WHERE typeof(new.name) <> 'text' OR length(new.name) NOT BETWEEN 1 AND 190;
+
+    INSERT INTO jobs__check_object (options)
+    VALUES (new.options);
 
     SELECT CASE key
            WHEN 'job' THEN CASE

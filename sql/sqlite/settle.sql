@@ -66,7 +66,9 @@ BEGIN
     SELECT CASE WHEN one.type <> 'object'
                 THEN RAISE(ABORT, 'PJ003 one of the outcomes is not an object; give {id, token, outcome, detail}')
                 WHEN EXISTS (SELECT 1 FROM json_each(one.value) WHERE key NOT IN ('id', 'token', 'outcome', 'detail'))
-                THEN RAISE(ABORT, 'PJ003 there is no such option in outcomes; options: id, token, outcome, detail') END
+                THEN RAISE(ABORT, 'PJ003 there is no such option in outcomes; options: id, token, outcome, detail')
+                WHEN json_type(one.value, '$.id') IS NOT 'text' OR json_type(one.value, '$.token') IS NOT 'text'
+                THEN RAISE(ABORT, 'PJ003 one of the outcomes lacks its id or token; give {id, token, outcome, detail}') END
       FROM json_each(new.outcomes) AS one;
 
     INSERT INTO jobs__settle (position, id, token, outcome, detail)
@@ -206,7 +208,8 @@ BEGIN
            new.now
       FROM jobs
      WHERE rowid = new.job
-       AND new.outcome = 'failed';
+       AND new.outcome = 'failed'
+        ON CONFLICT (job_id, token) DO NOTHING;  -- a token may meet its job again, and its failure must not be refused
 
     UPDATE jobs
        SET state = new.verdict,

@@ -7,7 +7,6 @@
 --     INSERT INTO jobs_take_slot (bucket, job_id, token) VALUES ('smtp:acme', '0199…', '6f9f…')
 --       RETURNING (SELECT value FROM jobs_answered);
 
--- How many slots each bucket's group has: what stands before the first colon names it.
 DROP VIEW IF EXISTS jobs_take_slot;
 CREATE VIEW jobs_take_slot (bucket, job_id, token) AS
 SELECT NULL, NULL, NULL WHERE false;
@@ -16,9 +15,9 @@ CREATE TRIGGER jobs_take_slot_called INSTEAD OF INSERT ON jobs_take_slot
 BEGIN
     DELETE FROM jobs__replies;
 
-    SELECT CASE WHEN new.job_id NOT GLOB '????????-????-????-????-????????????' OR new.job_id IS NULL
+    SELECT CASE WHEN (SELECT id FROM jobs__uuid WHERE given = json_quote(new.job_id)) IS NULL
                 THEN RAISE(ABORT, 'PJ003 the job_id is not a UUID; give the id of the job that is to hold the slot')
-                WHEN new.token NOT GLOB '????????-????-????-????-????????????' OR new.token IS NULL
+                WHEN (SELECT id FROM jobs__uuid WHERE given = json_quote(new.token)) IS NULL
                 THEN RAISE(ABORT, 'PJ003 the token is not a UUID; give the token the job was claimed with') END;
 
     INSERT INTO jobs__take_slot (bucket, job_id, token, now)

@@ -25,10 +25,8 @@ CREATE TRIGGER jobs_sweep_called INSTEAD OF INSERT ON jobs_sweep
 BEGIN
     DELETE FROM jobs__replies;
 
-    SELECT CASE WHEN typeof(coalesce(new.options, '{}')) <> 'text' OR NOT json_valid(coalesce(new.options, '{}'))
-                THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
-                WHEN json_type(coalesce(new.options, '{}')) <> 'object'
-                THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+    INSERT INTO jobs__check_object (options)
+    VALUES (new.options);
 
     SELECT CASE key
            WHEN 'limit' THEN CASE
