@@ -212,7 +212,7 @@ BEGIN
             SELECT f.*, row_number() OVER (PARTITION BY f.unique_key ORDER BY f.place) AS rank
               FROM first_of_id f
         )
-        SELECT array_agg(r.place ORDER BY r.place),
+        SELECT coalesce(array_agg(r.place), '{}'),
                array_agg(ROW(r.unique_key, r.id, r.kept, r.enqueued_at)::jobs_keys) FILTER (WHERE r.unique_key IS NOT NULL)
           INTO entering, wanted
           FROM ranked r
