@@ -181,6 +181,7 @@ def workers_table(rows: Sequence[WorkerRecord], now: datetime) -> Table:
             ]
             for row in rows
         ],
+        spare=["started", "queues"],
     )
 
 
@@ -239,6 +240,7 @@ def dead_table(jobs: Sequence[DeadRecord], now: datetime) -> Table:
             ]
             for job in jobs
         ],
+        spare=["tenant", "queue", "#attempts"],
     )
 
 
