@@ -1,9 +1,10 @@
 """A process that performs jobs for a worker, one after another, until the line to its worker ends.
 
-The worker may kill it at any moment; that is what it is for. Signals that stop a worker are nothing to it, since
-they may reach every process of a service and its worker lets jobs finish. It does not outlive its worker either: one
-that waits notices the end of the line, one that is in a handler is killed by the kernel where that can be had (on
-Linux), together with nothing that the handler has started.
+The worker may kill it at any moment; that is what it is for. Signals that stop a worker are nothing to it: they may
+reach every process of a service, and its worker lets jobs finish. It does not outlive its worker either: one that
+waits notices the end of the line, and one that is in a handler is killed by the kernel where there is such a thing, on
+Linux; elsewhere it ends with the handler. What the handler has started goes with a child that is killed by its worker,
+but not with a worker that is killed.
 
 Handlers run on the main thread, performed by the same code as in a worker's thread.
 """

@@ -100,7 +100,8 @@ class Supervisor:
         except OSError as error:
             self._vacate(post, f"a worker process could not be started: {error}", failed=True)
         else:
-            _log.info("worker process %d started", post.worker.process.pid)
+            pid = post.worker.process.pid
+            _log.info("worker process %d started", pid, extra={"event": "started", "pid": pid})
 
     def _ended(self, post: _Post, worker: _Worker, status: int) -> None:
         os.close(worker.lifeline)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
@@ -18,6 +19,7 @@ from pyjobs.app import Jobs
 from pyjobs.errors import InvalidConfiguration
 from pyjobs.store.base import Store
 from pyjobs.worker import Report, Worker
+from pyjobs.worker.logs import JsonFormatter
 from servers.databases import Database
 from steps import found, state
 from worker import apart
@@ -92,6 +94,7 @@ class TestPerforming:
         assert lines[0].process != os.getpid()
         [warning] = [each for each in caplog.records if each.name == "apart"]
         assert "ValueError: inside" in (warning.exc_text or "")
+        assert "ValueError: inside" in json.loads(JsonFormatter().format(warning))["error"]
 
     def test_what_it_prints_holds_up_nobody(self, jobs: Jobs, capfd: pytest.CaptureFixture[str]) -> None:
         for _ in range(2):
@@ -302,32 +305,70 @@ class TestScript:
         script.kill()
         eventually(lambda: all(is_gone(pid) for pid in [idle, *busy]))
 
+    def test_the_time_to_import_the_application_does_not_count(self, database: Database, files: Path) -> None:
+        ran = run_script(
+            files / "heavy.py",
+            database.url,
+            """
+            import time
+            time.sleep(1)
+            if __name__ == "__main__":
+                work.enqueue()
+                print(Worker(jobs).run(once=True))
+            """,
+        )
+        assert ran.stdout.strip() == str(Report(claimed=1, done=1)), ran.stderr
+
+    def test_one_that_cannot_be_imported_again_fails_the_job(
+        self, database: Database, store: Store, files: Path
+    ) -> None:
+        ran = run_script(
+            files / "fickle.py",
+            database.url,
+            """
+            if __name__ == "__main__":
+                work.enqueue()
+                print(Worker(jobs).run(once=True))
+            else:
+                raise RuntimeError("only once")
+            """,
+        )
+        assert ran.stdout.strip() == str(Report(claimed=1, failed=1, dead=1)), ran.stderr
+        [job] = store.jobs({})
+        [failure] = store.failures(job.id)
+        assert (failure.kind, failure.type, failure.message) == ("error", "RuntimeError", "only once")
+
     def test_one_that_starts_its_worker_when_imported_is_told_so(
         self, database: Database, store: Store, files: Path
     ) -> None:
-        script = files / "careless.py"
-        script.write_text(
-            textwrap.dedent("""
-                import sys
-                from pyjobs import Jobs
-                from pyjobs.worker import Worker
-
-                jobs = Jobs(sys.argv[1])
-
-                @jobs.job(isolation="process", max_attempts=1)
-                def work() -> None: ...
-
-                if not jobs.count():
-                    work.enqueue()
-                print(Worker(jobs).run(once=True))
-            """)
-        )
-        ran = subprocess.run(
-            [sys.executable, str(script), database.url], capture_output=True, text=True, timeout=PATIENCE
+        ran = run_script(
+            files / "careless.py",
+            database.url,
+            """
+            if not jobs.count():
+                work.enqueue()
+            print(Worker(jobs).run(once=True))
+            """,
         )
         assert ran.stdout.strip() == str(Report(claimed=1, failed=1, dead=1)), ran.stderr
         [job] = store.jobs({})
         assert "a worker itself" in (store.failures(job.id)[0].message or "")
+
+
+def run_script(file: Path, url: str, text: str) -> subprocess.CompletedProcess[str]:
+    """Run a script that has a job of its own, with a timeout of half a second."""
+    beginning = """
+        import sys
+        from pyjobs import Jobs
+        from pyjobs.worker import Worker
+
+        jobs = Jobs(sys.argv[1])
+
+        @jobs.job(isolation="process", max_attempts=1, timeout="500ms")
+        def work() -> None: ...
+    """
+    file.write_text(textwrap.dedent(beginning) + textwrap.dedent(text))
+    return subprocess.run([sys.executable, str(file), url], capture_output=True, text=True, timeout=PATIENCE)
 
 
 class TestRefusing:
