@@ -432,8 +432,8 @@ class _OwnSession:
         while True:
             try:
                 with self._line.connection(lasting=lasting) as connection:
-                    return call(connection)
-            except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+                    return _readable(connection, call)
+            except (sqlite3.Error, OverflowError) as error:
                 pause = next(pauses, None) if _is_busy(error) else None
                 if pause is None:
                     raise _told(error) from None
@@ -480,7 +480,7 @@ class _JoinedSession:
     def _attempt(self, call: Callable[[], T]) -> T:
         try:
             return call()
-        except (sqlite3.Error, UnicodeEncodeError, OverflowError) as error:
+        except (sqlite3.Error, OverflowError) as error:
             raise _told(error) from None
 
 
@@ -581,7 +581,23 @@ def _commits_by_itself(connection: Connection) -> bool:
     return by_itself and not connection.in_transaction
 
 
+def _readable(connection: Connection, call: Callable[[Connection], T]) -> T:
+    """Make a call. A row that holds bytes which are no text, by whomever they were written, must not stop all others
+    from being read with it: then what cannot be read is replaced, from here on."""
+    try:
+        return call(connection)
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("Could not decode to UTF-8"):
+            raise
+        connection.text_factory = lambda raw: raw.decode(errors="replace")
+        return call(connection)
+
+
 def _rows(connection: Connection, call: Call) -> list[Row]:
+    if not all(map(_is_text, call.arguments.values())):
+        raise InvalidOption(
+            "a text holds a character that SQLite cannot keep", "leave out NUL and half surrogate pairs"
+        )
     cursor = _cursor(connection)
     try:
         rows: list[Row] = cursor.execute(call.statement, tuple(call.arguments.values())).fetchall()
@@ -592,6 +608,13 @@ def _rows(connection: Connection, call: Call) -> list[Row]:
         message, hint = explained(code, said, call, lambda query, *values: cursor.execute(query, values).fetchall())
         raise common.refusal(code, message, hint) from None
     return cursor.execute(call.then, call.then_values).fetchall() if call.then else rows
+
+
+def _is_text(value: Any) -> bool:
+    """Whether a value is what it seems to be for SQLite as well, if it is a text."""
+    if not isinstance(value, str) or (value.isascii() and "\0" not in value):
+        return True
+    return not common.UNSENDABLE.search(value)
 
 
 def _whole(connection: Connection, work: Callable[[], T]) -> T:
@@ -620,10 +643,8 @@ def _is_busy(error: Exception) -> bool:
     return primary in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
-def _told(error: sqlite3.Error | UnicodeEncodeError | OverflowError) -> PyjobsError:
+def _told(error: sqlite3.Error | OverflowError) -> PyjobsError:
     """What a caller is told of an error. SQLite's own messages hold no values."""
-    if isinstance(error, UnicodeEncodeError):
-        return InvalidOption("a text holds a character that SQLite cannot keep", "leave out half surrogate pairs")
     if isinstance(error, OverflowError):
         return InvalidOption("a number is too large for SQLite", "give at most 63 bits")
     if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT:

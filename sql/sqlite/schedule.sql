@@ -61,7 +61,7 @@ BEGIN
                 THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_definitions for the names that are')
                 WHEN (new.options ->> 'cron' IS NULL) = (new.options ->> 'every_ms' IS NULL) OR trim(new.options ->> 'cron') = ''
                 THEN RAISE(ABORT, 'PJ011 the schedule has no timing, or two; give either cron or every_ms')
-                WHEN (SELECT ms FROM jobs__moment WHERE given = json_quote(new.next_run_at)) IS NULL
+                WHEN (SELECT ms FROM jobs__moment WHERE given = json_quote(CAST(new.next_run_at AS TEXT))) IS NULL
                 THEN RAISE(ABORT, 'PJ011 next_run_at is not a moment; give ISO 8601 with an offset, as 2026-01-31T09:00:00Z') END;
 
     INSERT INTO jobs__put_schedule (name, job, cron, every_ms, timezone, args, options, source, enabled, next_run_at)
@@ -76,7 +76,7 @@ BEGIN
             coalesce(nullif(new.options -> 'options', 'null'), '{}'),
             new.options ->> 'source',
             new.options ->> 'enabled',
-            (SELECT ms FROM jobs__moment WHERE given = json_quote(new.next_run_at)));
+            (SELECT ms FROM jobs__moment WHERE given = json_quote(CAST(new.next_run_at AS TEXT))));
 END;
 
 -- Writes a schedule that has been checked, but for what its job carries. What stands there already is not written again.
@@ -144,8 +144,8 @@ BEGIN
 
     INSERT INTO jobs__tick_schedule (name, expected, next, id, now)
     VALUES (new.name,
-            (SELECT ms FROM jobs__moment WHERE given = json_quote(new.expected)),
-            (SELECT ms FROM jobs__moment WHERE given = json_quote(new.next)),
+            (SELECT ms FROM jobs__moment WHERE given = json_quote(CAST(new.expected AS TEXT))),
+            (SELECT ms FROM jobs__moment WHERE given = json_quote(CAST(new.next AS TEXT))),
             (SELECT id FROM jobs__new_id),
             (SELECT now FROM jobs_clock));
 

@@ -15,9 +15,9 @@ CREATE TRIGGER jobs_take_slot_called INSTEAD OF INSERT ON jobs_take_slot
 BEGIN
     DELETE FROM jobs__replies;
 
-    SELECT CASE WHEN (SELECT id FROM jobs__uuid WHERE given = json_quote(new.job_id)) IS NULL
+    SELECT CASE WHEN (SELECT id FROM jobs__uuid WHERE given = json_quote(CAST(new.job_id AS TEXT))) IS NULL
                 THEN RAISE(ABORT, 'PJ003 the job_id is not a UUID; give the id of the job that is to hold the slot')
-                WHEN (SELECT id FROM jobs__uuid WHERE given = json_quote(new.token)) IS NULL
+                WHEN (SELECT id FROM jobs__uuid WHERE given = json_quote(CAST(new.token AS TEXT))) IS NULL
                 THEN RAISE(ABORT, 'PJ003 the token is not a UUID; give the token the job was claimed with') END;
 
     INSERT INTO jobs__take_slot (bucket, job_id, token, now)

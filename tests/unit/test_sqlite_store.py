@@ -378,6 +378,26 @@ class TestTheShell:
         assert [job.args for job in defined.claim(request())] == ['{"big":1e22,"s":"\\ud800"}', "[1 , 2]", "{}"]
 
 
+class TestWhatIsNoText:
+    @pytest.mark.parametrize("name", ["a\0b", "\ud800", "é\udc00"])
+    def test_it_is_refused_before_it_is_sent(self, defined: Store, name: str) -> None:
+        with pytest.raises(InvalidOption, match="character"):
+            defined.enqueue(name, "{}")
+        with pytest.raises(InvalidOption, match="character"):
+            defined.claim(ClaimRequest(name, uuid4()))
+
+    def test_a_row_that_holds_some_stops_nobody(self, defined: Store, file: str) -> None:
+        """Another language may have written it."""
+        first = defined.enqueue("work", '"?"')
+        second = defined.enqueue("work", "{}")
+        connection = sqlite3.connect(file, isolation_level=None)
+        connection.execute("UPDATE jobs SET args = CAST(x'22ff22' AS TEXT) WHERE id = ?", (str(first),))
+        connection.close()
+
+        assert [job.args for job in defined.claim(request())] == ['"\ufffd"', "{}"]
+        assert {job.id for job in defined.jobs()} == {first, second}
+
+
 def test_the_same_id_twice_in_one_call_goes_in_once(defined: Store) -> None:
     id = uuid4()
 
