@@ -10,6 +10,7 @@ import click
 
 from pyjobs.arguments import loads
 from pyjobs.cli.application import database_options, queue
+from pyjobs.cli.completion import job_names
 from pyjobs.cli.output import as_json as json_text
 from pyjobs.cli.output import json_option
 from pyjobs.cli.values import duration, moment
@@ -19,7 +20,7 @@ from pyjobs.records import Enqueued
 
 
 @click.command(short_help="Enqueue one job and print its id.")
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @click.argument("args", default="{}")
 @click.option("--in", "delay", type=duration, help="Not before this long from now: 30s, 5m, 2h.")
 @click.option("--at", type=moment, help="Not before this moment: 2026-01-31T09:00:00Z.")

@@ -15,6 +15,7 @@ import click
 
 from pyjobs.cli import views
 from pyjobs.cli.application import database_options, queue
+from pyjobs.cli.completion import job_names, queue_names
 from pyjobs.cli.output import Table, json_option, print_tables
 from pyjobs.cli.output import as_json as json_text
 from pyjobs.errors import PyjobsError
@@ -40,8 +41,8 @@ def status(app: str | None, database: str | None, as_json: bool) -> None:
 
 @click.command("list")
 @click.option("--state", type=click.Choice(STATES), help="Only jobs in this state.")
-@click.option("--queue", "queue_name", metavar="NAME", help="Only jobs of this queue.")
-@click.option("--name", metavar="NAME", help="Only jobs of this name.")
+@click.option("--queue", "queue_name", metavar="NAME", shell_complete=queue_names, help="Only jobs of this queue.")
+@click.option("--name", metavar="NAME", shell_complete=job_names, help="Only jobs of this name.")
 @click.option("--tenant", metavar="NAME", help="Only jobs of this customer.")
 @click.option("--batch", "batch_id", type=click.UUID, metavar="ID", help="Only jobs of this batch.")
 @click.option("--limit", type=click.IntRange(1), default=50, show_default=True, help="At most so many.")

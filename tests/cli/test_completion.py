@@ -53,7 +53,7 @@ def test_commands_and_options() -> None:
     assert "--state" in offered("list", "--st")
 
 
-@pytest.mark.parametrize("command", ["perform", "forget"])
+@pytest.mark.parametrize("command", ["perform", "enqueue", "forget"])
 def test_names_and_queues_come_from_the_database(
     database: Database, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
@@ -70,6 +70,7 @@ def test_names_and_queues_come_from_the_database(
     assert offered("pause", "ma") == ["mail", "market", "masked"]
     assert offered("dead", "--queue", "m") == ["mail", "market", "masked"]
     assert offered("dead", "--name", "o") == ["other"]
+    assert offered("list", "--queue", "mas") == ["masked"]
 
 
 def test_without_a_database_nothing_is_offered_and_nothing_said() -> None:
