@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import traceback
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 
 from pyjobs.errors import (
@@ -20,7 +22,7 @@ from pyjobs.errors import (
 )
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
-from steps import claim, claim_one, define, enqueue, refused
+from steps import claim, claim_one, define, each, enqueue, refused
 
 # How each code comes about by plain SQL; PJ012 is the driver's.
 PLAIN: dict[str, tuple[str, str]] = {
@@ -47,19 +49,97 @@ def test_plain_sql_is_refused_with_the_code(store: Store, sql: Any, code: str) -
     routine, arguments = PLAIN[code]
 
     if sql.dialect == "sqlite":
-        import sqlite3
-
         with pytest.raises(sqlite3.IntegrityError) as refusal:
             sql(f"INSERT INTO {routine} (name, args, options) VALUES {arguments}")
         assert str(refusal.value).startswith(code)
     else:
-        import psycopg
-
         with pytest.raises(psycopg.Error) as raised:
             sql(f"SELECT {routine} {arguments}")
         assert raised.value.sqlstate == code
         assert raised.value.diag.message_primary
         assert raised.value.diag.message_hint
+    assert store.count() == 0
+
+
+PARAMETERS = {
+    "jobs_enqueue": ("name", "args", "options", "id"),
+    "jobs_enqueue_many": ("jobs",),
+    "jobs_claim": ("worker", "token", "options"),
+    "jobs_heartbeat": ("worker", "held", "options"),
+    "jobs_settle": ("id", "token", "outcome", "detail"),
+    "jobs_settle_many": ("outcomes",),
+    "jobs_define": ("name", "options"),
+    "jobs_open_batch": ("options",),
+    "jobs_sweep": ("options",),
+    "jobs_cancel": ("filter",),
+}
+UUID_TEXT = "33333333-3333-7333-8333-333333333333"
+
+
+def call(sql: Any, routine: str, *arguments: str | None) -> None:
+    """A routine by plain SQL, as another language would call it."""
+    places = ", ".join("?" * len(arguments))
+    if sql.dialect == "sqlite":
+        names = ", ".join(PARAMETERS[routine][: len(arguments)])
+        sql(f"INSERT INTO {routine} ({names}) VALUES ({places})", *arguments)
+    else:
+        sql(f"SELECT * FROM {routine}({places})", *arguments)
+
+
+@pytest.mark.sql
+@each(
+    ("code", "routine", "arguments"),
+    [
+        ("PJ002", "jobs_enqueue_many", ['[{"name": "work"}']),
+        ("PJ002", "jobs_enqueue_many", ['[{"name": "work", "args": "{"}]']),
+        ("PJ003", "jobs_enqueue_many", ['{"name": "work"}']),
+        ("PJ003", "jobs_enqueue_many", ["[1]"]),
+        ("PJ003", "jobs_enqueue_many", ['[{"name": "work", "arguments": "{}"}]']),
+        ("PJ003", "jobs_enqueue_many", ['[{"name": "work", "id": "not-a-uuid"}]']),
+        ("PJ003", "jobs_enqueue_many", ['[{"name": "work", "id": 5}]']),
+        ("PJ003", "jobs_enqueue_many", ['[{"name": "work", "options": []}]']),
+        ("PJ003", "jobs_enqueue", ["work", "{}", "[]"]),
+        ("PJ003", "jobs_enqueue", ["work", "{}", "no json"]),
+        ("PJ003", "jobs_define", ["work", "no json"]),
+        ("PJ003", "jobs_define", ["work", "5"]),
+        ("PJ010", "jobs_define", [None, "{}"]),
+        ("PJ003", "jobs_claim", ["w", None, "{}"]),
+        ("PJ010", "jobs_claim", [None, UUID_TEXT, "{}"]),
+        ("PJ003", "jobs_claim", ["w", UUID_TEXT, '{"max_job": 1}']),
+        ("PJ003", "jobs_claim", ["w", UUID_TEXT, '{"max_jobs": "1"}']),
+        ("PJ003", "jobs_claim", ["w", UUID_TEXT, '{"max_jobs": 1.5}']),
+        ("PJ003", "jobs_claim", ["w", UUID_TEXT, '{"lease_ms": "5m"}']),
+        ("PJ003", "jobs_claim", ["w", UUID_TEXT, '{"queues": "default"}']),
+        ("PJ003", "jobs_claim", ["w", UUID_TEXT, '{"queues": [1]}']),
+        ("PJ003", "jobs_claim", ["w", UUID_TEXT, '{"names": {"a": 1}}']),
+        ("PJ003", "jobs_heartbeat", ["w", "no json", "{}"]),
+        ("PJ003", "jobs_heartbeat", ["w", "{}", "{}"]),
+        ("PJ003", "jobs_heartbeat", ["w", '[{"id": "not-a-uuid"}]', "{}"]),
+        ("PJ003", "jobs_heartbeat", ["w", "[]", '{"lease": 5}']),
+        ("PJ003", "jobs_heartbeat", ["w", "[]", '{"info": 5}']),
+        ("PJ003", "jobs_heartbeat", ["w", "[]", '{"leaving": "yes"}']),
+        ("PJ003", "jobs_settle", [UUID_TEXT, UUID_TEXT, None, "{}"]),
+        ("PJ003", "jobs_settle", [UUID_TEXT, UUID_TEXT, "done", "no json"]),
+        ("PJ003", "jobs_settle_many", ["no json"]),
+        ("PJ003", "jobs_settle_many", ["{}"]),
+        ("PJ003", "jobs_settle_many", [f'[{{"id": "{UUID_TEXT}", "outcome": "done"}}]']),
+        ("PJ003", "jobs_settle_many", [f'[{{"id": "{UUID_TEXT}", "token": "{UUID_TEXT}"}}]']),
+        ("PJ003", "jobs_open_batch", ["no json"]),
+        ("PJ003", "jobs_sweep", ["no json"]),
+        ("PJ003", "jobs_cancel", ["no json"]),
+        ("PJ003", "jobs_cancel", [None]),
+    ],
+)
+def test_what_no_driver_would_send_is_refused_too(
+    store: Store, sql: Any, code: str, routine: str, arguments: list[str | None]
+) -> None:
+    define(store)
+
+    with pytest.raises((sqlite3.Error, psycopg.Error)) as refusal:
+        call(sql, routine, *arguments)
+
+    said = getattr(refusal.value, "sqlstate", None) or str(refusal.value)
+    assert said.startswith(code)
     assert store.count() == 0
 
 

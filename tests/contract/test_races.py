@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import timedelta
 from itertools import chain
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
 
 from invariants import assert_invariants
@@ -190,3 +192,112 @@ def test_work_of_killed_processes_is_not_lost(store: Store, database: Any, sql: 
     drain(store, TestClock(database.url))
     assert store.count({"state": "done"}) == 2_000 == len(ids)
     assert_invariants(sql)
+
+
+@pytest.mark.databases("postgresql")
+class TestTwoSessions:
+    """Who waits for whom, told apart by two sessions and no timing: a session that may not wait is refused at once."""
+
+    @pytest.fixture
+    def theirs(self, store: Store, database: Any) -> Iterator[Any]:
+        """Another session, in the middle of a transaction."""
+        define(store)
+        connection = database.connect()
+        connection.execute("BEGIN")
+        yield connection
+        connection.close()
+
+    @pytest.fixture
+    def impatient(self, sql: Any) -> Any:
+        sql("SET lock_timeout = '50ms'")
+        return sql
+
+    def test_an_enqueue_waits_for_the_uncommitted_holder_of_its_key(
+        self, store: Store, theirs: Any, impatient: Any
+    ) -> None:
+        store.join(theirs).enqueue("work", "{}", {"unique_key": "k"})
+
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            impatient("SELECT jobs_enqueue('work', '{}', '{\"unique_key\": \"k\"}')")
+
+    def test_an_enqueue_waits_for_nobody_else(self, store: Store, theirs: Any, impatient: Any) -> None:
+        store.join(theirs).enqueue("work", "{}", {"unique_key": "k"})
+
+        impatient("SELECT jobs_enqueue('work', '{}', '{\"unique_key\": \"other\"}')")
+
+    def test_sealing_waits_for_an_enqueue_into_the_batch(self, store: Store, theirs: Any, impatient: Any) -> None:
+        batch_id = store.open_batch({})
+        store.join(theirs).enqueue("work", "{}", {"batch_id": str(batch_id)})
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            impatient("SELECT * FROM jobs_seal_batch(?)", batch_id)
+
+        theirs.execute("COMMIT")
+        assert store.seal_batch(batch_id).total == 1
+
+    def test_counting_does_not_wait_for_an_enqueue_into_the_batch(
+        self, store: Store, theirs: Any, impatient: Any
+    ) -> None:
+        batch_id = store.open_batch({})
+        store.enqueue("work", "{}", {"batch_id": str(batch_id)})
+        [job] = claim(store)
+        store.join(theirs).enqueue("work", "{}", {"batch_id": str(batch_id)})
+
+        impatient("SELECT * FROM jobs_settle(?, ?, 'done')", job.id, job.token)
+
+        batch = store.batch(batch_id)
+        assert batch is not None
+        assert batch.done == 1
+
+    def test_a_claim_steps_over_rows_that_are_locked_elsewhere(self, store: Store, theirs: Any, impatient: Any) -> None:
+        ids = enqueue_all(store, 300)
+        theirs.execute("SELECT FROM jobs ORDER BY run_at, id LIMIT 200 FOR UPDATE")
+
+        claimed = impatient("SELECT id FROM jobs_claim('w', gen_random_uuid(), '{\"max_jobs\": 10}')")
+
+        assert len(claimed) == 10
+        assert {row["id"] for row in claimed} <= set(ids[200:])
+
+    def test_a_job_whose_enqueuer_did_not_see_the_new_limit_is_bounded(self, store: Store, theirs: Any) -> None:
+        """Definitions are not locked by those who enqueue; the claim that meets such a job puts it right."""
+        joined = store.join(theirs)
+        for _ in range(3):
+            joined.enqueue("work", "{}")
+        define(store, concurrency={"limit": 1})
+        theirs.execute("COMMIT")
+
+        assert len([job for _ in range(5) for job in claim(store, 10)]) == 1
+
+    def test_a_sweep_leaves_what_is_locked_for_the_next_one(
+        self, store: Store, theirs: Any, impatient: Any, clock: TestClock
+    ) -> None:
+        enqueue_all(store, 4)
+        claim(store, 2)
+        enqueue_all(store, 2, delay_ms=1_000)
+        clock.advance(301)
+        theirs.execute("SELECT FROM jobs FOR UPDATE")
+        [swept] = impatient("SELECT promoted, rescued FROM jobs_sweep()")
+        assert swept == {"promoted": 0, "rescued": 0}
+
+        theirs.execute("ROLLBACK")
+        [swept] = impatient("SELECT promoted, rescued FROM jobs_sweep()")
+        assert swept == {"promoted": 2, "rescued": 2}
+
+    def test_calls_with_one_token_queue_up(self, store: Store, theirs: Any, impatient: Any) -> None:
+        enqueue_all(store, 2)
+        token = "44444444-4444-4444-8444-444444444444"
+        theirs.execute("SELECT FROM jobs_claim('w', %s)", [token])
+
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            impatient("SELECT FROM jobs_claim('w', ?)", token)
+
+    def test_of_two_takers_of_a_slot_the_second_waits_and_goes_on(
+        self, store: Store, theirs: Any, impatient: Any
+    ) -> None:
+        define(store, concurrency={"limit": 1})
+        enqueue_all(store, 2)
+        theirs.execute("SELECT FROM jobs_claim('w', gen_random_uuid())")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            impatient("SELECT FROM jobs_claim('w', gen_random_uuid())")
+
+        theirs.execute("ROLLBACK")
+        assert len(impatient("SELECT id FROM jobs_claim('w', gen_random_uuid())")) == 1
