@@ -197,6 +197,10 @@ DECLARE
     born      uuid[];
     lost      uuid[];
     waking    boolean;
+    answers   uuid[];
+    entered   boolean[];
+    unmet     integer[];
+    late      record;
 BEGIN
     IF EXISTS (SELECT FROM unnest(fresh) AS f WHERE f.unique_key IS NOT NULL OR f.batch_id IS NOT NULL) THEN
         -- Those to go in: the first of each id that is not there, and of these the first of each key.
@@ -265,18 +269,32 @@ BEGIN
         DELETE FROM jobs_keys k WHERE k.job_id = ANY (lost) AND k.key = ANY (taken);
     END IF;
 
-    RETURN QUERY
-        SELECT f.ordinality,
-               CASE WHEN j.id IS NOT NULL THEN f.id ELSE k.job_id END,
-               b.id IS NOT NULL AND row_number() OVER (PARTITION BY f.id ORDER BY f.ordinality) = 1
-          FROM unnest(fresh) WITH ORDINALITY AS f
-          LEFT JOIN (SELECT n.id FROM jobs n WHERE n.id = ANY (ids)) AS j ON j.id = f.id
-          LEFT JOIN (SELECT h.key, h.job_id
-                       FROM jobs_keys h
-                      WHERE h.key = ANY (ARRAY(SELECT f.unique_key FROM unnest(fresh) AS f WHERE f.unique_key IS NOT NULL))
-                    ) AS k ON k.key = f.unique_key
-          LEFT JOIN unnest(born) AS b(id) ON b.id = f.id
-         ORDER BY f.ordinality;
+    SELECT array_agg(CASE WHEN j.id IS NOT NULL THEN f.id ELSE k.job_id END ORDER BY f.ordinality),
+           array_agg(b.id IS NOT NULL AND f.rank = 1 ORDER BY f.ordinality)
+      INTO answers, entered
+      FROM (SELECT u.id, u.unique_key, u.ordinality, row_number() OVER (PARTITION BY u.id ORDER BY u.ordinality) AS rank
+              FROM unnest(fresh) WITH ORDINALITY AS u) AS f
+      LEFT JOIN (SELECT n.id FROM jobs n WHERE n.id = ANY (ids)) AS j ON j.id = f.id
+      LEFT JOIN (SELECT h.key, h.job_id
+                   FROM jobs_keys h
+                  WHERE h.key = ANY (ARRAY(SELECT f.unique_key FROM unnest(fresh) AS f WHERE f.unique_key IS NOT NULL))
+                ) AS k ON k.key = f.unique_key
+      LEFT JOIN unnest(born) AS b(id) ON b.id = f.id;
+
+    -- Whoever held a key may have let it go since it was met. A job that is left without an answer goes in after all.
+    unmet := array_positions(answers, NULL);
+    IF unmet <> '{}' THEN
+        FOR late IN
+            SELECT o.place, a.id, a.inserted
+              FROM jobs__admit(ARRAY(SELECT fresh[o.place] FROM unnest(unmet) WITH ORDINALITY AS o(place, n) ORDER BY o.n),
+                               ARRAY(SELECT kept[o.place] FROM unnest(unmet) WITH ORDINALITY AS o(place, n) ORDER BY o.n)) AS a
+              JOIN unnest(unmet) WITH ORDINALITY AS o(place, n) ON o.n = a.place
+        LOOP
+            answers[late.place] := late.id;
+            entered[late.place] := late.inserted;
+        END LOOP;
+    END IF;
+    RETURN QUERY SELECT a.n, a.id, a.inserted FROM unnest(answers, entered) WITH ORDINALITY AS a(id, inserted, n) ORDER BY a.n;
 END
 $$;
 

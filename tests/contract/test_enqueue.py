@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -13,6 +15,7 @@ import pytest
 from payloads import BROKEN, VERBATIM
 from pyjobs.errors import BadName, InvalidArguments, InvalidOption, OtherTenant, PyjobsError, UnknownBatch, UnknownJob
 from pyjobs.records import Enqueued, NewJob
+from pyjobs.store import open_store
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
 from steps import (
@@ -451,6 +454,37 @@ class TestUniqueKeys:
 
         assert (first.inserted, other.inserted, again.inserted) == (True, True, False)
         assert again.id == first.id
+
+    @pytest.mark.databases("postgresql")
+    def test_a_key_let_go_while_the_call_waits_is_taken(self, store: Store, database: Any) -> None:
+        define(store)
+        enqueue(store, unique_key="k")
+        holder = claim_one(store)
+        batch_id = store.open_batch({})
+        jobs = [NewJob("work", options={"unique_key": "k"}), NewJob("work", options={"batch_id": str(batch_id)})]
+
+        with (
+            database.connect() as elsewhere,
+            ThreadPoolExecutor(1) as thread,
+            closing(open_store(database.url)) as other,elsewhere.transaction(force_rollback=True)
+        ):
+            elsewhere.execute("SELECT id FROM jobs_seal_batch(%s)", [batch_id])
+            answers = thread.submit(other.enqueue_many, jobs)
+            while not elsewhere.execute("SELECT FROM pg_locks WHERE NOT granted").fetchall():
+                pass
+            settle(store, holder)
+
+        assert [answer.inserted for answer in answers.result()] == [True, True]
+        assert store.count({"state": "pending"}) == 2
+
+    def test_an_id_twice_in_a_call_goes_in_if_one_of_them_can(self, store: Store) -> None:
+        define(store)
+        holder = enqueue(store, unique_key="k")
+        id = uuid4()
+
+        answers = store.enqueue_many([NewJob("work", options={"unique_key": "k"}, id=id), NewJob("work", id=id)])
+
+        assert answers == [Enqueued(holder, False), Enqueued(id, True)]
 
     def test_a_key_is_one_for_all_names_queues_and_tenants(self, store: Store) -> None:
         define(store)
