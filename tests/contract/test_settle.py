@@ -395,6 +395,25 @@ class TestTheSameOutcomeAgain:
         assert (found(store, second.id).state, len(store.failures(second.id))) == ("running", 1)
         assert settle(store, second).state == "done"
 
+    def test_a_failure_by_a_token_that_met_its_job_before_is_settled(self, store: Store, clock: TestClock) -> None:
+        """A claim that is repeated after its jobs were rescued may get one of them again."""
+        define(store)
+        enqueue(store)
+        asked = request()
+        store.claim(asked)
+        clock.advance(600)
+        store.sweep()
+        clock.advance(7_200)
+
+        [job] = store.claim(asked)
+
+        assert job.attempt == 2
+        assert settle(store, job, "failed").state == "scheduled"
+        clock.advance(7_200)
+        store.claim(asked)
+        clock.advance(7_200)
+        assert store.sweep().rescued == 1
+
     def test_of_a_row_not_kept_it_is_gone(self, store: Store) -> None:
         define(store, keep_done_ms=0)
         enqueue(store)
