@@ -78,6 +78,58 @@ BEGIN
 END
 $$;
 
+-- Unlimited work where the heads of all lanes that are wanted are locked by somebody who does not let go: lane after lane,
+-- stepping over what is locked. This reads what is locked, and no lane waits for another.
+CREATE OR REPLACE FUNCTION jobs__pick_past_locked(queues text[], names text[], paused text[], most integer)
+RETURNS uuid[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    lane    record;
+    picked  uuid[] := '{}';
+BEGIN
+    FOR lane IN
+        WITH RECURSIVE lane AS (
+            (SELECT j.queue, j.name
+               FROM jobs j
+              WHERE j.state = 'pending'
+                AND j.bucket IS NULL
+              ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
+              LIMIT 1)
+            UNION ALL
+            SELECT n.queue, n.name
+              FROM lane l
+             CROSS JOIN LATERAL (
+                   SELECT j.queue, j.name
+                     FROM jobs j
+                    WHERE j.state = 'pending'
+                      AND j.bucket IS NULL
+                      AND (j.queue, j.name) > (l.queue, l.name)
+                    ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
+                    LIMIT 1) AS n
+        )
+        SELECT l.queue, l.name
+          FROM lane l
+         WHERE (queues IS NULL OR l.queue = ANY (queues))
+           AND (names IS NULL OR l.name = ANY (names))
+           AND l.queue <> ALL (paused)
+    LOOP
+        picked := picked || ARRAY(
+            SELECT j.id
+              FROM jobs j
+             WHERE j.state = 'pending'
+               AND j.bucket IS NULL
+               AND (j.queue, j.name) >= (lane.queue, lane.name)
+               AND (j.queue, j.name) <= (lane.queue, lane.name)
+             ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
+             LIMIT most - cardinality(picked)
+               FOR UPDATE SKIP LOCKED);
+        EXIT WHEN cardinality(picked) >= most;
+    END LOOP;
+    RETURN picked;
+END
+$$;
+
 -- Unlimited work, locked, in order. The head of the line serves nearly every claim. Where it is full of work that is not
 -- for this one, the lanes are looked at: of each that is, its head.
 CREATE OR REPLACE FUNCTION jobs__pick_unlimited(queues text[], names text[], paused text[], most integer)
@@ -107,13 +159,15 @@ BEGIN
                  LIMIT depth) AS l
          WHERE (queues IS NULL OR l.queue = ANY (queues))
            AND (names IS NULL OR l.name = ANY (names))
-           AND l.queue <> ALL (paused)
-         LIMIT 4 * most);
+           AND l.queue <> ALL (paused));
     IF pg_stat_get_xact_tuples_returned('jobs_line'::regclass) > coalesce(read_before, 0) + depth + 1000 THEN
         PERFORM jobs__remember_head(candidates[1], hint, begun);
     END IF;
     IF candidates <> '{}' THEN
-        picked := jobs__lock_unlimited(candidates, most);
+        picked := jobs__lock_unlimited(candidates[:4 * most], most);
+        IF cardinality(picked) < most AND cardinality(candidates) > 4 * most THEN
+            picked := picked || jobs__lock_unlimited(candidates[4 * most + 1:], most - cardinality(picked));
+        END IF;
     END IF;
 
     IF cardinality(picked) = most OR NOT EXISTS (
@@ -165,7 +219,11 @@ BEGIN
            AND l.queue <> ALL (paused)
          ORDER BY h.priority, h.run_at, h.id
          LIMIT 4 * most);
-    RETURN jobs__lock_unlimited(candidates, most);
+    picked := jobs__lock_unlimited(candidates, most);
+    IF picked = '{}' AND candidates <> '{}' THEN
+        picked := jobs__pick_past_locked(queues, names, paused, most);
+    END IF;
+    RETURN picked;
 END
 $$;
 
@@ -344,7 +402,8 @@ DECLARE
           FROM jobs j
           JOIN jobs_definitions d ON d.name = j.name
          WHERE j.id = ANY (picked)
-           AND split_part(j.bucket, ':', 1) IS DISTINCT FROM d.concurrency_group);
+           AND CASE WHEN d.concurrency_group IS NULL THEN j.bucket IS NOT NULL
+                    ELSE j.bucket IS DISTINCT FROM jobs__bucket(d.concurrency_group, d.concurrency_key, j.args) END);
 BEGIN
     IF misplaced <> '{}' THEN
         UPDATE jobs j
