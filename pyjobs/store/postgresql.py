@@ -376,7 +376,9 @@ class _Place:
     def connect(self) -> Connection:
         """A new connection in autocommit mode; ``StoreUnavailable`` when there is none to be had."""
         try:
-            return psycopg.connect(self._conninfo, autocommit=True)
+            connection = psycopg.connect(self._conninfo, autocommit=True)
+            connection.execute("SET default_transaction_isolation TO 'read committed'")  # whatever the database's is
+            return connection
         except psycopg.ProgrammingError as error:
             raise InvalidConfiguration(f"the database URL cannot be read: {_first_line(error)}", HINT_URL) from error
         except psycopg.OperationalError as error:

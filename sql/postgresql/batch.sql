@@ -191,6 +191,12 @@ DECLARE
     batch  jobs_batches := jobs__lock_batch(batch_id);
 BEGIN
     IF batch.sealed_at IS NULL THEN
+        -- The total holds every job that was accepted: a snapshot from before the lock might lack one of them.
+        IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+            PERFORM jobs__refuse('25001', format('the batch %s cannot be sealed in a transaction that is %s',
+                                                 batch_id, upper(current_setting('transaction_isolation'))),
+                                 'seal it in a READ COMMITTED transaction, after the one that enqueued its jobs');
+        END IF;
         UPDATE jobs_batches b
            SET sealed_at = jobs_now(),
                total = b.done + (SELECT count(*)

@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
+from psycopg import DatabaseError
 
 from payloads import BROKEN, VERBATIM
 from pyjobs.errors import BadName, BatchClosed, InvalidArguments, InvalidOption, UnknownBatch, UnknownJob
@@ -186,6 +187,32 @@ class TestSealing:
             store.seal_batch(nowhere)
         with refused(store, UnknownBatch, str(nowhere)):
             store.advance_batch(nowhere)
+
+    @pytest.mark.databases("postgresql")
+    @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])
+    def test_a_snapshot_that_may_lack_a_job_does_not_fix_the_total(
+        self, store: Store, database: Any, isolation: str
+    ) -> None:
+        id = batch(store)
+        with database.connect() as early:
+            early.execute(f"BEGIN ISOLATION LEVEL {isolation}")
+            early.execute("SELECT count(*) FROM jobs")
+            enqueue(store, batch_id=str(id))
+
+            with pytest.raises(DatabaseError, match=isolation):
+                early.execute("SELECT * FROM jobs_seal_batch(%s)", [id])
+
+        assert counted(store, id).total is None
+        assert store.seal_batch(id).total == 1
+
+    @pytest.mark.databases("postgresql")
+    def test_the_database_may_prefer_another_isolation(self, store: Store, sql: Any) -> None:
+        id = batch(store, 1)
+        name = sql.value("SELECT quote_ident(current_database())")
+        sql(f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
+        store.close()
+
+        assert store.seal_batch(id).total == 1
 
     def test_an_empty_batch_finishes_when_it_is_sealed(self, store: Store) -> None:
         id = batch(store, **AFTER)
