@@ -5,6 +5,7 @@ With ``--json`` each prints one document whose keys do not change: records as in
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
 from dataclasses import asdict
 from typing import Any
@@ -35,7 +36,9 @@ def dead(filter: JobFilter, limit: int, app: str | None, database: str | None, a
     """
     with closing(queue(app, database).open_store()) as store:
         jobs, now = store.dead(contract_filter(filter), limit=limit), store.now()
-    _print(jobs, views.dead_table(jobs, now), "no dead jobs", as_json)
+    # A terminal may have no room for errors beside the ids, and many may have died of one: so they stand below, once.
+    below = [views.causes_table(jobs)] if sys.stdout.isatty() else []
+    _print(jobs, [views.dead_table(jobs, now), *below], "no dead jobs", as_json)
 
 
 @click.command(short_help="List batches, or tell of one.")
@@ -54,7 +57,7 @@ def batches(
         now = store.now()
         if id is None:
             found = store.batches(finished=finished, limit=limit)
-            _print(found, views.batches_table(found, now), "no batches", as_json)
+            _print(found, [views.batches_table(found, now)], "no batches", as_json)
             return
         batch = store.batch(id)
         counts = {state: store.count({"batch_id": id, "state": state}) for state in views.STATES}
@@ -73,7 +76,7 @@ def schedules(app: str | None, database: str | None, as_json: bool) -> None:
     """List schedules: what they enqueue, when next and when last."""
     with closing(queue(app, database).open_store()) as store:
         found, now = store.schedules(), store.now()
-    _print(found, views.schedules_table(found, now), "no schedules", as_json)
+    _print(found, [views.schedules_table(found, now)], "no schedules", as_json)
 
 
 @click.command(short_help="List concurrency limits and who holds them.")
@@ -83,7 +86,7 @@ def limits(app: str | None, database: str | None, as_json: bool) -> None:
     """List concurrency limits, and who holds their slots."""
     with closing(queue(app, database).open_store()) as store:
         found, now = store.limits(), store.now()
-    _print(found, views.limits_table(found, now), "no limits", as_json)
+    _print(found, [views.limits_table(found, now)], "no limits", as_json)
 
 
 @click.command(short_help="List workers, as they last spoke.")
@@ -93,13 +96,13 @@ def workers(app: str | None, database: str | None, as_json: bool) -> None:
     """List workers, as they last spoke. One that is not live has fallen silent: its jobs are taken back."""
     with closing(queue(app, database).open_store()) as store:
         found, now = store.workers(), store.now()
-    _print([views.worker_document(each) for each in found], views.workers_table(found, now), "no workers", as_json)
+    _print([views.worker_document(each) for each in found], [views.workers_table(found, now)], "no workers", as_json)
 
 
-def _print(records: list[Any], table: Table, nothing: str, as_json: bool) -> None:
+def _print(records: list[Any], tables: list[Table], nothing: str, as_json: bool) -> None:
     if as_json:
         click.echo(json_text(records))
     elif records:
-        print_tables(table)
+        print_tables(*tables)
     else:
         click.echo(nothing)

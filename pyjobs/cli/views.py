@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -227,20 +228,31 @@ def jobs_table(jobs: Sequence[JobRecord], now: datetime) -> Table:
 def dead_table(jobs: Sequence[DeadRecord], now: datetime) -> Table:
     return Table(
         "",
-        ["id", "when", "name", "why", "queue", "#attempts", "tenant"],
+        ["id", "when", "name", "reason", "error", "queue", "#attempts", "tenant"],
         [
             [
                 str(job.id),
                 ago(job.finished_at, now),
                 job.name,
-                ": ".join([job.dead_reason, *_error(job)]),
+                job.dead_reason,
+                ": ".join(_error(job)) or "-",
                 job.queue,
                 f"{job.attempts}/{job.max_attempts}",
                 job.tenant or "-",
             ]
             for job in jobs
         ],
-        spare=["tenant", "queue", "#attempts"],
+        spare=["tenant", "queue", "#attempts", "error"],
+    )
+
+
+def causes_table(jobs: Sequence[DeadRecord]) -> Table:
+    """What they died of, the most frequent first."""
+    causes = Counter((job.name, job.dead_reason, ": ".join(_error(job)) or "-") for job in jobs)
+    return Table(
+        "Why",
+        ["#jobs", "name", "reason", "error"],
+        [[str(count), *cause] for cause, count in causes.most_common()],
     )
 
 

@@ -54,9 +54,9 @@ class TestDead:
         id = kill(jobs)
         ran = pyjobs("dead", *at)
         header, line = ran.out.splitlines()
-        assert header.split() == ["id", "when", "name", "why", "queue", "attempts", "tenant"]
+        assert header.split() == ["id", "when", "name", "reason", "error", "queue", "attempts", "tenant"]
         assert line.startswith(f"{id}  ")
-        assert "permanent: Permanent: it is no use\\n\\x1b[31mreally" in line
+        assert "permanent  Permanent: it is no use\\n\\x1b[31mreally" in line
         assert SECRET not in ran.out
 
     def test_filters(self, pyjobs: Pyjobs, jobs: Jobs, at: list[str]) -> None:
@@ -84,11 +84,14 @@ class TestDead:
         assert SECRET not in ran.out
 
     def test_on_a_terminal_it_fits(self, jobs: Jobs, at: list[str]) -> None:
-        id = kill(jobs)
+        ids = [kill(jobs) for _ in range(2)]
         status, lines = on_terminal([sys.executable, "-m", "pyjobs", "dead", *at], 80)
         assert status == 0
         assert all(len(line) <= 80 for line in lines)
-        assert any(line.startswith(f"{id} ") for line in lines)
+        for id in ids:
+            assert any(line.startswith(f"{id} ") for line in lines)
+        [why] = [line for line in lines if "it is no use" in line]
+        assert why.split()[:4] == ["2", "bury", "permanent", "Permanent:"]
 
 
 class TestBatches:
