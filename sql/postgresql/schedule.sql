@@ -47,7 +47,7 @@ BEGIN
     ELSIF num_nonnulls(schedule.cron, schedule.every_ms) <> 1 OR trim(schedule.cron) = '' THEN
         PERFORM jobs__refuse('PJ011', format('the schedule %s has no timing, or two: it takes either cron or every_ms', to_json(name)),
                              'say {"cron": "0 3 * * *"} or {"every_ms": 900000}');
-    ELSIF next_run_at IS NULL OR NOT isfinite(next_run_at) THEN
+    ELSIF next_run_at IS NULL OR next_run_at NOT BETWEEN '0001-01-02 00:00+00' AND '9999-12-30 00:00+00' THEN  -- as jobs__moment
         PERFORM jobs__refuse('PJ011', format('the schedule %s has no next moment', to_json(name)), 'pass the moment at which it fires next');
     END IF;
     PERFORM jobs__draft(jobs__defined(schedule.job, 'job'), schedule.options, 'options.', NULL, jobs__schedule_options());
@@ -129,8 +129,8 @@ BEGIN
        FOR UPDATE;
     IF NOT FOUND THEN
         RETURN NULL;
-    ELSIF next <= jobs_now() OR NOT isfinite(next) OR next IS NULL THEN
-        PERFORM jobs__refuse('PJ011', format('the next moment of the schedule %s is not after now', to_json(due.name)),
+    ELSIF next <= jobs_now() OR next > '9999-12-30 00:00+00' OR next IS NULL THEN
+        PERFORM jobs__refuse('PJ011', format('the next moment of the schedule %s is not after now, or too far', to_json(due.name)),
                              'pass the first moment after now, so that missed ones do not pile up');
     END IF;
 

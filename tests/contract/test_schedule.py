@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from psycopg import DatabaseError
 
 from payloads import BROKEN, VERBATIM
 from pyjobs.errors import BadName, InvalidArguments, InvalidOption, InvalidSchedule, UnknownJob
@@ -271,3 +272,18 @@ def test_moments_in_the_past_are_due_at_once(store: Store) -> None:
 
     assert tick(store, moment) is not None
     assert iso(schedule(store).last_run_at or store.now()) == iso(moment)
+
+
+@pytest.mark.databases("postgresql")
+def test_a_moment_that_no_client_can_read_is_refused(store: Store, sql: Any) -> None:
+    """One of the year 20000 would keep every worker from reading any schedule, and so from sweeping."""
+    put(store, in_seconds=-60)
+    options = '{"job": "work", "every_ms": 60000}'
+
+    for moment in ("20000-01-01 00:00+00", "infinity"):
+        with pytest.raises(DatabaseError, match="no next moment"):
+            sql("SELECT jobs_put_schedule('late', ?, ?::timestamptz)", options, moment)
+        with pytest.raises(DatabaseError, match="not after now"):
+            sql("SELECT jobs_tick_schedule(name, next_run_at, ?::timestamptz) FROM jobs_schedules", moment)
+
+    assert [record.name for record in store.schedules()] == ["tidy"]
