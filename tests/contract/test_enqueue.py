@@ -466,7 +466,8 @@ class TestUniqueKeys:
         with (
             database.connect() as elsewhere,
             ThreadPoolExecutor(1) as thread,
-            closing(open_store(database.url)) as other,elsewhere.transaction(force_rollback=True)
+            closing(open_store(database.url)) as other,
+            elsewhere.transaction(force_rollback=True),
         ):
             elsewhere.execute("SELECT id FROM jobs_seal_batch(%s)", [batch_id])
             answers = thread.submit(other.enqueue_many, jobs)
