@@ -127,7 +127,6 @@ class SqliteStore:
 
     def enqueue(self, name: str, args: str, options: Options | None = None, id: UUID | None = None) -> UUID:
         """Enqueue a job; its id, or that of the job that holds its key. Calls ``jobs_enqueue``."""
-        common.check_args(args)
         [(accepted,)] = self._session.run(_enqueue(NewJob(name, args, options or {}, id or new_id())))
         return UUID(accepted)
 
@@ -594,10 +593,8 @@ def _readable(connection: Connection, call: Callable[[Connection], T]) -> T:
 
 
 def _rows(connection: Connection, call: Call) -> list[Row]:
-    if not all(map(_is_text, call.arguments.values())):
-        raise InvalidOption(
-            "a text holds a character that SQLite cannot keep", "leave out NUL and half surrogate pairs"
-        )
+    for name, value in call.arguments.items():
+        _check_text(name, value)
     cursor = _cursor(connection)
     try:
         rows: list[Row] = cursor.execute(call.statement, tuple(call.arguments.values())).fetchall()
@@ -610,11 +607,15 @@ def _rows(connection: Connection, call: Call) -> list[Row]:
     return cursor.execute(call.then, call.then_values).fetchall() if call.then else rows
 
 
-def _is_text(value: Any) -> bool:
-    """Whether a value is what it seems to be for SQLite as well, if it is a text."""
+def _check_text(name: str, value: Any) -> None:
+    """Refuse a text that would not be for SQLite what it is for Python."""
     if not isinstance(value, str) or (value.isascii() and "\0" not in value):
-        return True
-    return not common.UNSENDABLE.search(value)
+        return
+    if name == "args":
+        common.check_args(value)
+    elif common.UNSENDABLE.search(value):
+        hint = "leave out NUL and half surrogate pairs"
+        raise InvalidOption(f"{name} holds a character that SQLite cannot keep", hint)
 
 
 def _whole(connection: Connection, work: Callable[[], T]) -> T:

@@ -58,7 +58,9 @@ BEGIN
     SELECT CASE WHEN job.type <> 'object'
                 THEN RAISE(ABORT, 'PJ003 one of the jobs is not an object; give {name, args, options, id}')
                 WHEN EXISTS (SELECT 1 FROM json_each(job.value) WHERE key NOT IN ('name', 'args', 'options', 'id'))
-                THEN RAISE(ABORT, 'PJ003 there is no such option in jobs; options: name, args, options, id') END
+                THEN RAISE(ABORT, 'PJ003 there is no such option in jobs; options: name, args, options, id')
+                WHEN json_type(job.value, '$.name') NOT IN ('text', 'null')
+                THEN RAISE(ABORT, 'PJ003 the name of one of the jobs is not text; give the name of a defined job') END
       FROM json_each(new.jobs) AS job;
 
     INSERT INTO jobs__enqueue (position, name, args, options, id)
@@ -79,7 +81,7 @@ SELECT NULL, NULL, NULL, NULL, NULL WHERE false;
 
 CREATE TRIGGER jobs__enqueue_called INSTEAD OF INSERT ON jobs__enqueue
 BEGIN
-    SELECT CASE WHEN length(new.name) NOT BETWEEN 1 AND 190
+    SELECT CASE WHEN coalesce(length(new.name), 0) NOT BETWEEN 1 AND 190
                 THEN RAISE(ABORT, 'PJ010 the name is empty or too long; give the name of a defined job')
                 WHEN NOT EXISTS (SELECT 1 FROM jobs_definitions WHERE name = new.name)
                 THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_definitions for the names that are')

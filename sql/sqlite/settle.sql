@@ -67,8 +67,9 @@ BEGIN
                 THEN RAISE(ABORT, 'PJ003 one of the outcomes is not an object; give {id, token, outcome, detail}')
                 WHEN EXISTS (SELECT 1 FROM json_each(one.value) WHERE key NOT IN ('id', 'token', 'outcome', 'detail'))
                 THEN RAISE(ABORT, 'PJ003 there is no such option in outcomes; options: id, token, outcome, detail')
-                WHEN json_type(one.value, '$.id') IS NOT 'text' OR json_type(one.value, '$.token') IS NOT 'text'
-                THEN RAISE(ABORT, 'PJ003 one of the outcomes lacks its id or token; give {id, token, outcome, detail}') END
+                WHEN coalesce(one.value ->> 'id', '') NOT GLOB '????????-????-????-????-????????????'
+                  OR coalesce(one.value ->> 'token', '') NOT GLOB '????????-????-????-????-????????????'
+                THEN RAISE(ABORT, 'PJ003 one of the outcomes lacks its id or token; give {id, token, outcome, detail}, both UUIDs') END
       FROM json_each(new.outcomes) AS one;
 
     INSERT INTO jobs__settle (position, id, token, outcome, detail)
