@@ -221,10 +221,20 @@ class Dispatcher:
             except PyjobsError as refusal:
                 _log.error("an outcome of %s was refused: %s", ending.claimed.id, refusal)
                 outcome = outcomes.refused(ending.claimed, refusal)
-                answers = self._store.settle_many([outcome])
+                answers = self._settle_as_refused(outcome)
             self._unsettled.pop(0)
             self._hand.drop([ending.claimed])
             self._journal.settled(ending, outcome, answers[0] if answers else None)
+
+    def _settle_as_refused(self, outcome: Outcome) -> list[Settled]:
+        """Where even the plain failure is refused the job is let go: its lease ends, and nobody waits for it."""
+        try:
+            return self._store.settle_many([outcome])
+        except StoreUnavailable:
+            raise
+        except PyjobsError as refusal:
+            _log.error("%s cannot be settled at all, and is left to its lease: %s", outcome.id, refusal)
+            return []
 
     def _receive(self, jobs: list[ClaimedJob]) -> None:
         attempts = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import json
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -22,6 +23,14 @@ from pyjobs.worker import Report, Worker
 from steps import found
 
 SECRET = "s3cret-4711"
+
+REFUSE_TO_END = {
+    "postgresql": ["ALTER TABLE jobs ADD CONSTRAINT never CHECK (id <> '{id}' OR state IN ('pending', 'running'))"],
+    "sqlite": [
+        "CREATE TRIGGER never BEFORE UPDATE ON jobs WHEN old.id = '{id}' AND new.state NOT IN ('pending', 'running')"
+        " BEGIN SELECT RAISE(ABORT, 'never'); END"
+    ],
+}
 
 
 def once(jobs: Jobs, **options: Any) -> Report:
@@ -281,6 +290,23 @@ class TestRaising:
         assert once(jobs) == Report(claimed=6, done=5, failed=1)
         assert only_failure(store, bad).type == "InvalidOption"
         assert {found(store, id).state for id in good} == {"done"}
+
+
+    def test_a_job_that_cannot_be_settled_at_all_holds_up_no_other(
+        self, jobs: Jobs, store: Store, sql: Callable[..., Any]
+    ) -> None:
+        @jobs.job
+        def work() -> None: ...
+
+        jobs.sync()
+        stuck = work.enqueue()
+        others = [work.enqueue() for _ in range(5)]
+        for statement in REFUSE_TO_END[store.dialect]:
+            sql(statement.format(id=stuck))
+
+        assert once(jobs) == Report(claimed=6, done=5)
+        assert found(store, stuck).state == "running"
+        assert {found(store, id).state for id in others} == {"done"}
 
 
 class TestArguments:
