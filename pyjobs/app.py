@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+import threading
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +40,7 @@ from pyjobs.options import (
     contract_selection,
     contract_start,
 )
+from pyjobs.packages import shipped
 from pyjobs.pool import StorePool
 from pyjobs.records import (
     BatchRecord,
@@ -102,12 +105,9 @@ Request = NewJob | tuple[str | Named, Mapping[str, Any]] | tuple[str | Named, Ma
 class Schedules(Mapping[str, Schedule]):
     """The schedules declared in this application, by name. Called, it reads those that the database holds."""
 
-    def __init__(self, pool: StorePool) -> None:
+    def __init__(self, pool: StorePool, declared: Mapping[str, Schedule]) -> None:
         self._pool = pool
-        self._declared: dict[str, Schedule] = {}
-
-    def declare(self, schedule: Schedule) -> None:
-        self._declared[schedule.name] = schedule
+        self._declared = declared
 
     def __getitem__(self, name: str) -> Schedule:
         return self._declared[name]
@@ -184,9 +184,14 @@ class Jobs:
     def __init__(self, url: str | None = None, *, name: str | None = None, pool_size: int = 8) -> None:
         self.name = name or _module_of(sys._getframe(1))
         self._url = url
-        self._definitions: dict[str, Job[..., Any]] = {}
+        self._including = threading.RLock()
+        self._includer: int | None = None  # the thread that includes something
+        self._loaded = False
+        # What is declared, by name: by the application itself; and by what it includes, which gives way to that.
+        self._definitions: ChainMap[str, Job[..., Any]] = ChainMap({}, {})
+        self._schedules: ChainMap[str, Schedule] = ChainMap({}, {})
         self._pool = StorePool(self.open_store, pool_size)
-        self.schedules = Schedules(self._pool)
+        self.schedules = Schedules(self._pool, self._schedules)
         self.batches = Batches(self._pool)
         self.dead = Dead(self._pool)
 
@@ -201,6 +206,17 @@ class Jobs:
         """Use another database from now on."""
         self.close()
         self._url = url
+
+    @contextmanager
+    def using(self, url: str) -> Iterator[None]:
+        """Use another database for the block, in all threads. For tests."""
+        before = self._url
+        self.use(url)
+        try:
+            yield
+        finally:
+            self.close()
+            self._url = before
 
     def open_store(self) -> Store:
         """A store of your own, on a connection of its own. Close it when done."""
@@ -239,10 +255,11 @@ class Jobs:
         """Define a job by call. ``InvalidConfiguration`` when the name is taken already."""
         if isinstance(handler, Job):
             raise InvalidConfiguration(f"the handler of {name!r} is a job already", "define it by handler.handler")
-        if name in self._definitions:
+        layer = self._layer(self._definitions)
+        if name in layer:
             raise InvalidConfiguration(f"the job {name!r} is defined twice", "give one of the two another name")
         job = Job(name, handler, self.send, **options)
-        self._definitions[name] = job
+        layer[name] = job
         return job
 
     def schedule(
@@ -289,7 +306,8 @@ class Jobs:
         **options: Unpack[SharedOptions],
     ) -> Schedule:
         """Declare a schedule by call: of the job of its own name unless ``job`` is given (or defined later)."""
-        if name in self.schedules:
+        layer = self._layer(self._schedules)
+        if name in layer:
             raise InvalidConfiguration(f"the schedule {name!r} is declared twice", "give one of the two a name=…")
         target = name if job is None else _name(job)
         if unknown := options.keys() - SharedOptions.__annotations__.keys():
@@ -307,12 +325,39 @@ class Jobs:
             enabled=enabled,
         )
         schedule.next_moment(_ANY_MOMENT)
-        self.schedules.declare(schedule)
+        layer[name] = schedule
         return schedule
+
+    def include(self, declare: Callable[[Jobs], object]) -> None:
+        """Let ``declare`` define jobs and schedules here that give way to the application's own of the same name,
+        whichever is declared first. When it raises, nothing of it stays."""
+        with self._including:
+            outer, self._includer = self._includer, threading.get_ident()
+            jobs, schedules = dict(self._definitions.maps[1]), dict(self._schedules.maps[1])
+            try:
+                declare(self)
+            except BaseException:
+                self._definitions.maps[1], self._schedules.maps[1] = jobs, schedules
+                raise
+            finally:
+                self._includer = outer
+
+    def load_packages(self) -> None:
+        """Include the jobs that installed packages ship, once: each entry point of the group ``pyjobs.jobs`` is a
+        function that takes this ``Jobs`` and defines on it. ``sync`` and workers do it when they start.
+
+        ``InvalidConfiguration`` for one that fails, and then nothing is included. To go on without it would be to
+        forget its schedules.
+        """
+        with self._including:
+            if not self._loaded:
+                self.include(_declare_shipped)
+                self._loaded = True
 
     def sync(self, store: Store | None = None) -> None:
         """Put the jobs and schedules declared here into the database, and forget the schedules which this application
-        declared earlier and no longer does. Workers do it when they start. Safe to repeat, and by many at once.
+        declared earlier and no longer does. Workers do it when they start. Safe to repeat, and by many at once. What
+        packages ship is loaded first.
 
         Calls ``jobs_define``, ``jobs_put_schedule``, ``jobs_prune_schedules``. ``UnknownJob`` for a schedule of a job
         that nobody defines, before anything is changed.
@@ -320,6 +365,7 @@ class Jobs:
         if store is None:
             with self._pool.store() as own:
                 return self.sync(own)
+        self.load_packages()
         self._check_schedules(store)
         for job in self._definitions.values():
             store.define(job.name, job.options())
@@ -554,6 +600,10 @@ class Jobs:
 
     # What these share
 
+    def _layer(self, layers: ChainMap[str, T]) -> MutableMapping[str, T]:
+        """Where what this thread declares belongs."""
+        return layers.maps[1 if self._includer == threading.get_ident() else 0]
+
     def _definition(self, name: str) -> Job[..., Any]:
         if name not in self._definitions:
             raise UnknownJob(f"no job {name!r} is defined here", "defined: " + (", ".join(self._definitions) or "none"))
@@ -591,6 +641,11 @@ class Jobs:
         """Define what the database does not know; what it knows may be of a newer deploy."""
         for name in self._definitions.keys() - {each.name for each in store.definitions()}:
             store.define(name, self._definitions[name].options())
+
+
+def _declare_shipped(jobs: Jobs) -> None:
+    for package in shipped():
+        package.declare(jobs)
 
 
 def _encode(args: Mapping[str, Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable
@@ -12,7 +11,8 @@ import click
 
 from pyjobs.app import Jobs
 from pyjobs.config import DATABASE_VARIABLE, database_url, read_settings
-from pyjobs.errors import InvalidConfiguration, PyjobsError
+from pyjobs.errors import InvalidConfiguration
+from pyjobs.importing import imported
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +36,9 @@ def application(app: str | None, database: str | None) -> Jobs:
             "no application is named",
             f'pass --app module:name, set {APP_VARIABLE}, or write app = "…" under [tool.pyjobs] in pyproject.toml',
         )
-    jobs = _imported(name)
+    if sys.path[0] != "":
+        sys.path.insert(0, "")  # as python -m does: an application is looked for where the command is run
+    jobs = imported(name)
     if database is not None:
         jobs.use(database)
     return jobs
@@ -48,40 +50,3 @@ def queue(app: str | None, database: str | None) -> Jobs:
     if app is None and (database or os.environ.get(DATABASE_VARIABLE) or settings.database or not settings.app):
         return Jobs(database_url(database), name="pyjobs.cli")
     return application(app, database)
-
-
-def _imported(name: str) -> Jobs:
-    module_name, _, attribute = name.partition(":")
-    if not all(part.isidentifier() for part in module_name.split(".")) or module_name.endswith(".py"):
-        raise InvalidConfiguration(f"{name!r} names no module", f"write it as import does: {_guess(module_name)}")
-    if sys.path[0] != "":
-        sys.path.insert(0, "")  # as python -m does: an application is looked for where the command is run
-    try:
-        module = importlib.import_module(module_name)
-    except PyjobsError:
-        raise
-    except ModuleNotFoundError as error:
-        missing = error.name or module_name
-        if f"{module_name}.".startswith(f"{missing}."):
-            hint = f"it is looked for in {os.getcwd()} and where Python looks"
-        else:
-            hint = f"{module_name} imports it: install it, or correct the import"
-        raise InvalidConfiguration(f"{name}: there is no module {missing!r}", hint) from error
-    except Exception as error:
-        raise InvalidConfiguration(
-            f"{name}: the module failed when it was imported: {type(error).__name__}: {error}",
-            "--debug shows where it happened",
-        ) from error
-    found = {key: value for key, value in vars(module).items() if isinstance(value, Jobs)}
-    jobs = found.get(attribute or "jobs")
-    if jobs is None:
-        raise InvalidConfiguration(
-            f"{module_name} has no Jobs called {attribute or 'jobs'!r}", "it has: " + (", ".join(found) or "none")
-        )
-    return jobs
-
-
-def _guess(path: str) -> str:
-    """What was meant by ``./shop/jobs.py``."""
-    parts = [part for part in path.removesuffix(".py").split("/") if part.isidentifier()]
-    return f"{'.'.join(parts) or 'shop.jobs'}:jobs"

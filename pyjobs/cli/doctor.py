@@ -52,7 +52,9 @@ def _chosen(app: str | None, database: str | None) -> tuple[Jobs, Finding | None
     if not _is_named(app):
         return queue(None, database), None
     try:
-        return application(app, database), None
+        jobs = application(app, database)
+        jobs.load_packages()
+        return jobs, None
     except InvalidConfiguration as error:
         return queue(None, database), Finding("application", "problem", error.message, error.hint)
 

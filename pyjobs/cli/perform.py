@@ -27,6 +27,7 @@ def perform(name: str, args: str, tenant: str | None, app: str | None, database:
     """
     text = sys.stdin.read() if args == "-" else args
     with closing(application(app, database)) as jobs, jobs.tenant(tenant):
+        jobs.load_packages()
         answer = jobs.perform_text_now(name, text)
     if answer is not None:
         click.echo(_shown(answer))

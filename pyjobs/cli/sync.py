@@ -22,6 +22,7 @@ def sync(app: str | None, database: str | None, as_json: bool) -> None:
     Schedules which this application declared earlier and no longer does are forgotten; those of others stay.
     """
     with closing(application(app, database)) as jobs, closing(jobs.open_store()) as store:
+        jobs.load_packages()
         found = differences(jobs, store)
         jobs.sync(store)
         declared = {"jobs": len(jobs.definitions), "schedules": len(jobs.schedules)}

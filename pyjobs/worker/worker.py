@@ -114,6 +114,7 @@ class Worker:
         Raises ``InvalidConfiguration``, and what the database refuses at the start; with ``once`` also
         ``StoreUnavailable`` when it stays away for longer than the grace.
         """
+        self._jobs.load_packages()
         self._check_definitions()
         setup = Setup.of(self._jobs)
         with closing(self._jobs.open_store()) as store:
