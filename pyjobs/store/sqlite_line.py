@@ -32,7 +32,7 @@ class Place:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         synchronous = options.pop("synchronous", "full").lower()
-        if parts.netloc or len(parts.path) < 2 or parts.path.endswith("/"):
+        if parts.netloc or not parts.path.startswith("/") or len(parts.path) < 2 or parts.path.endswith("/"):
             raise InvalidConfiguration("the database URL names no file", HINT_URL)
         if options or synchronous not in ("full", "normal"):
             raise InvalidConfiguration(

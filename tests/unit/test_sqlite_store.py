@@ -48,6 +48,7 @@ class TestUrls:
             "sqlite://",
             "sqlite:///",
             "sqlite://file.db",
+            "sqlite:file.db",
             "sqlite:////tmp/",
             "sqlite:///file.db?synchronous=off",
             "sqlite:///file.db?mode=ro",
