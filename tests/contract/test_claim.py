@@ -273,9 +273,9 @@ class TestQueuesAndNames:
 
         assert claim_one(store, names=(awkward,), queues=(awkward,)).id == id
 
-    @pytest.mark.parametrize("limit", [None, 1_000])
-    def test_order_holds_across_queues(self, store: Store, limit: int | None) -> None:
-        define(store, **({"concurrency": {"limit": limit}} if limit else {}))
+    @pytest.mark.parametrize("concurrency", [None, {"limit": 1_000}])
+    def test_order_holds_across_queues(self, store: Store, concurrency: dict[str, Any] | None) -> None:
+        define(store, concurrency=concurrency)
         ids = [enqueue(store, queue=queue, priority=n) for n, queue in enumerate("abab")]
 
         assert [job.id for job in claim(store, 10, queues=("b", "a"))] == ids
@@ -460,7 +460,7 @@ class TestTheSameTokenAgain:
 
     @pytest.mark.parametrize("concurrency", [None, {"limit": 5, "key": "k"}])
     def test_answers_the_same_rows_and_takes_no_more(self, store: Store, concurrency: dict[str, Any] | None) -> None:
-        define(store, **({"concurrency": concurrency} if concurrency else {}))
+        define(store, concurrency=concurrency)
         enqueue_all(store, 10)
         token = uuid4()
         first = claim(store, 3, token=token)

@@ -487,8 +487,8 @@ def has_room(job: Job, took: list[Job], room: dict[str, int]) -> bool:
 
 
 def test_the_database_does_what_the_model_does(store: Store, clock: TestClock, sql: Any) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        lambda: Contract(store, clock, sql),
+    run_state_machine_as_test(
+        lambda: Contract(store, clock, sql),  # type: ignore[arg-type]
         settings=settings(
             max_examples=40,
             stateful_step_count=40,

@@ -161,7 +161,8 @@ def walk(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def touched(node: dict[str, Any]) -> int:
     """The rows a node read or sorted: those it gave on, and those it threw away."""
     thrown_away = sum(node.get(f"Rows Removed by {why}", 0) for why in ("Filter", "Index Recheck", "Join Filter"))
-    return round((node["Actual Rows"] + thrown_away) * node["Actual Loops"])
+    rows: float = (node["Actual Rows"] + thrown_away) * node["Actual Loops"]
+    return round(rows)
 
 
 def observe_sqlite(database: Any, statement: str) -> Seen:

@@ -17,6 +17,7 @@ import pytest
 pytestmark = pytest.mark.sql
 
 TOKEN = str(uuid4())
+ARGS: list[Any] = ['{"n": 1e22}', {"n": 2}, []]  # as text, which is kept verbatim, or as they are
 
 
 def sqlite3_shell(database: Any, script: str) -> list[str]:
@@ -71,13 +72,16 @@ class TestPsql:
         assert len(psql(database, "SELECT * FROM jobs_sweep();")) == 1
 
     def test_many_at_once(self, database: Any) -> None:
-        jobs = json.dumps([{"name": "welcome", "args": json.dumps({"n": n})} for n in range(3)])
+        jobs = json.dumps([{"name": "welcome", "args": args} for args in ARGS])
         answers = psql(
             database, f"SELECT jobs_define('welcome');\nSELECT position, inserted FROM jobs_enqueue_many('{jobs}');"
         )
         assert answers[1:] == ["0|t", "1|t", "2|t"]
 
         held = psql(database, f"SELECT id FROM jobs_claim('a shell', '{TOKEN}', '{{\"max_jobs\": 3}}');")
+        payloads = psql(database, "SELECT args FROM jobs_payloads ORDER BY id;")
+        assert payloads[0] == ARGS[0]
+        assert list(map(json.loads, payloads[1:])) == ARGS[1:]
         outcomes = json.dumps([{"id": id, "token": TOKEN, "outcome": "done"} for id in held])
         assert psql(database, f"SELECT accepted FROM jobs_settle_many('{outcomes}');") == ["t", "t", "t"]
 
@@ -180,7 +184,7 @@ class TestSqliteShell:
         ) == ["scheduled", "0"]
 
     def test_many_at_once(self, database: Any) -> None:
-        jobs = json.dumps([{"name": "welcome", "args": json.dumps({"n": n})} for n in range(3)])
+        jobs = json.dumps([{"name": "welcome", "args": args} for args in ARGS])
         answers = sqlite3_shell(
             database,
             f"""
@@ -197,6 +201,9 @@ class TestSqliteShell:
             """,
         )
         assert answers == ["0|1", "1|1", "2|1", "1", "1", "1"]
+        payloads = sqlite3_shell(database, "SELECT args FROM jobs_payloads ORDER BY id;")
+        assert payloads[0] == ARGS[0]
+        assert list(map(json.loads, payloads[1:])) == ARGS[1:]
 
     def test_a_refusal_says_what_to_do(self, database: Any) -> None:
         with pytest.raises(RuntimeError, match=r"PJ001 .*; "):
