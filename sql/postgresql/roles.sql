@@ -4,6 +4,10 @@
 -- the views; it can write no table. Nobody else may call anything: PUBLIC's right is taken away. Who may grant is the
 -- owner alone.
 --
+-- What an owner's routine calls is found by name and types, in the schema. Whoever could create functions there could make
+-- one that fits a call better, and it would run with the owner's rights: so nothing is granted while anybody could.
+-- Routines of the application that have such names are neither granted nor revoked.
+--
 -- What was granted is remembered by the grants themselves: whoever may call jobs_enqueue is a producer, and so on.
 -- This file ends by granting to each of them again, so that what a new version adds is theirs as well.
 
@@ -34,6 +38,32 @@ AS $$
     END
 $$;
 
+-- Refuses a schema in which others than its owner and that of the routines may create.
+CREATE OR REPLACE FUNCTION jobs__refuse_creators()
+RETURNS void
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    creator  text := (
+        SELECT coalesce(quote_ident(r.rolname), 'PUBLIC')
+          FROM pg_namespace n
+         CROSS JOIN LATERAL aclexplode(n.nspacl) AS a
+          JOIN pg_proc g ON g.oid = 'jobs_grant(text, text)'::regprocedure
+          LEFT JOIN pg_roles r ON r.oid = a.grantee
+         WHERE n.nspname = current_schema()
+           AND a.privilege_type = 'CREATE'
+           AND a.grantee NOT IN (n.nspowner, g.proowner)
+           AND r.rolsuper IS NOT TRUE
+         ORDER BY a.grantee
+         LIMIT 1);
+BEGIN
+    IF creator IS NOT NULL THEN
+        PERFORM jobs__refuse('PJ003', format('%s may create in the schema %I, and so put routines of its own in the place of these', creator, current_schema()),
+                             format('REVOKE CREATE ON SCHEMA %I FROM %s', current_schema(), creator));
+    END IF;
+END
+$$;
+
 CREATE OR REPLACE FUNCTION jobs_grant(principal text, role text)
 RETURNS void
 LANGUAGE plpgsql SET search_path FROM CURRENT
@@ -46,13 +76,13 @@ BEGIN
     ELSIF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = principal) OR principal IS NULL THEN
         PERFORM jobs__refuse('PJ003', format('there is no database role %s', coalesce(to_json(principal)::text, 'null')), 'create it first: CREATE ROLE …');
     END IF;
+    PERFORM jobs__refuse_creators();
 
     EXECUTE format('GRANT USAGE ON SCHEMA %I TO %I', current_schema(), principal);
     FOR each IN
         SELECT p.oid::regprocedure
-          FROM pg_proc p
-         WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
-           AND p.proname = ANY (jobs__role_routines(role))
+          FROM jobs__routines() AS p
+         WHERE p.proname = ANY (jobs__role_routines(role))
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', each, principal);
     END LOOP;
@@ -62,15 +92,27 @@ BEGIN
 END
 $$;
 
+-- The contract's routines in this schema: of its names, and of the owner of jobs_grant.
+CREATE OR REPLACE FUNCTION jobs__routines()
+RETURNS SETOF pg_proc
+LANGUAGE sql STABLE
+AS $$
+    SELECT p.*
+      FROM pg_proc p
+      JOIN pg_proc g ON g.oid = 'jobs_grant(text, text)'::regprocedure AND g.proowner = p.proowner
+     WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
+       AND (p.proname LIKE 'jobs\_\_%'
+            OR p.proname = 'jobs_grant'
+            OR p.proname = ANY (jobs__role_routines('producer') || jobs__role_routines('worker') || jobs__role_routines('operator')))
+$$;
+
 DO $$
 DECLARE
     each  record;
 BEGIN
     FOR each IN
         SELECT p.oid::regprocedure AS routine
-          FROM pg_proc p
-         WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
-           AND p.proname LIKE 'jobs\_%'
+          FROM jobs__routines() AS p
     LOOP
         EXECUTE format('REVOKE ALL ON FUNCTION %s FROM PUBLIC', each.routine);
     END LOOP;
@@ -78,10 +120,9 @@ BEGIN
     FOR each IN
         SELECT r.rolname AS principal, g.role
           FROM (SELECT a.grantee, CASE p.proname WHEN 'jobs_enqueue' THEN 'producer' WHEN 'jobs_claim' THEN 'worker' ELSE 'operator' END AS role
-                  FROM pg_proc p
+                  FROM jobs__routines() AS p
                  CROSS JOIN LATERAL aclexplode(p.proacl) AS a
-                 WHERE p.pronamespace = quote_ident(current_schema())::regnamespace
-                   AND p.proname IN ('jobs_enqueue', 'jobs_claim', 'jobs_retry')
+                 WHERE p.proname IN ('jobs_enqueue', 'jobs_claim', 'jobs_retry')
                    AND a.grantee <> p.proowner
                 UNION
                 SELECT a.grantee, 'viewer'

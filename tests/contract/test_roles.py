@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from steps import claim_one, define, enqueue
 
 pytestmark = pytest.mark.databases("postgresql")
 
+ROLES_FILE = Path(__file__).parents[2] / "sql" / "postgresql" / "roles.sql"
 EVERYONE = {"jobs_contract", "jobs_now"}
 MAY_CALL = {
     "producer": {"jobs_enqueue", "jobs_enqueue_many", "jobs_open_batch", "jobs_seal_batch"},
@@ -179,6 +181,49 @@ def test_an_unknown_role_or_principal_is_refused(sql: Any) -> None:
 @pytest.mark.parametrize("role", ["viewer"], indirect=True)
 def test_granting_twice_is_granting_once(sql: Any, principal: str) -> None:
     sql("SELECT jobs_grant(?, ?)", principal, "viewer")
+
+
+@pytest.mark.parametrize("grantee", ["PUBLIC", "somebody"])
+def test_nothing_is_granted_where_others_may_create(sql: Any, grantee: str) -> None:
+    """A function of theirs that fits a call better would run with the rights of the routines' owner."""
+    creator, producer = (f"pyjobs_{kind}_{uuid4().hex[:8]}" for kind in ("creator", "producer"))
+    grantee = "PUBLIC" if grantee == "PUBLIC" else creator
+    sql(f"CREATE ROLE {creator}")
+    sql(f"CREATE ROLE {producer}")
+    sql(f"GRANT CREATE ON SCHEMA public TO {grantee}")
+    try:
+        with pytest.raises(psycopg.Error) as raised:
+            sql("SELECT jobs_grant(?, 'producer')", producer)
+        assert raised.value.sqlstate == "PJ003"
+        assert raised.value.diag.message_hint == f"REVOKE CREATE ON SCHEMA public FROM {grantee}"
+        assert not sql.value("SELECT has_function_privilege(?, 'jobs_enqueue_many(text)', 'EXECUTE')", producer)
+
+        sql(raised.value.diag.message_hint)
+        sql("SELECT jobs_grant(?, 'producer')", producer)
+        assert sql.value("SELECT has_function_privilege(?, 'jobs_enqueue_many(text)', 'EXECUTE')", producer)
+    finally:
+        sql(f"DROP OWNED BY {creator}, {producer}")
+        sql(f"DROP ROLE {creator}, {producer}")
+
+
+@pytest.mark.parametrize("role", ["producer"], indirect=True)
+def test_routines_of_others_are_let_alone(sql: Any, principal: str) -> None:
+    """The application's, and a namesake that belongs to somebody else."""
+    stranger = f"pyjobs_stranger_{uuid4().hex[:8]}"
+    sql("CREATE FUNCTION jobs_of_mine() RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$")
+    sql("CREATE FUNCTION jobs_enqueue(integer) RETURNS integer LANGUAGE sql AS $$ SELECT 1 $$")
+    sql(f"CREATE ROLE {stranger}")
+    sql(f"ALTER FUNCTION jobs_enqueue(integer) OWNER TO {stranger}")
+    sql("REVOKE EXECUTE ON FUNCTION jobs_enqueue(integer) FROM PUBLIC")
+    try:
+        sql(ROLES_FILE.read_text(encoding="utf-8"))
+        sql("SELECT jobs_grant(?, 'producer')", principal)
+
+        assert sql.value("SELECT has_function_privilege(?, 'jobs_of_mine()', 'EXECUTE')", principal)
+        assert not sql.value("SELECT has_function_privilege(?, 'jobs_enqueue(integer)', 'EXECUTE')", principal)
+    finally:
+        sql("DROP FUNCTION jobs_enqueue(integer)")
+        sql(f"DROP ROLE {stranger}")
 
 
 @pytest.mark.parametrize("role", ["producer"], indirect=True)
