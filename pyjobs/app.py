@@ -179,11 +179,21 @@ class Jobs:
     ``url``: the database; without it ``PYJOBS_DATABASE_URL`` or ``[tool.pyjobs]``, when first needed.
     ``name``: under which its schedules are known in the database; the module that makes it unless given.
     ``pool_size``: how many threads can be at the database at once.
+    ``tenant_scope``: the application's own scope of a tenant, a context manager made from its name; a worker enters it
+    around the handler of a job that has one, and an error in entering it is the attempt's failure.
     """
 
-    def __init__(self, url: str | None = None, *, name: str | None = None, pool_size: int = 8) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        name: str | None = None,
+        pool_size: int = 8,
+        tenant_scope: Callable[[str], AbstractContextManager[object]] | None = None,
+    ) -> None:
         self.name = name or _module_of(sys._getframe(1))
         self._url = url
+        self._tenant_scope = tenant_scope
         self._including = threading.RLock()
         self._includer: int | None = None  # the thread that includes something
         self._loaded = False
@@ -258,7 +268,7 @@ class Jobs:
         layer = self._layer(self._definitions)
         if name in layer:
             raise InvalidConfiguration(f"the job {name!r} is defined twice", "give one of the two another name")
-        job = Job(name, handler, self.send, **options)
+        job = Job(name, handler, self.send, self._entered, **options)
         layer[name] = job
         return job
 
@@ -603,6 +613,13 @@ class Jobs:
     def _layer(self, layers: ChainMap[str, T]) -> MutableMapping[str, T]:
         """Where what this thread declares belongs."""
         return layers.maps[1 if self._includer == threading.get_ident() else 0]
+
+    @contextmanager
+    def _entered(self, tenant: str | None) -> Iterator[None]:
+        """The scope in which a handler is called: the tenant's here, and the application's own."""
+        own = nullcontext() if tenant is None or self._tenant_scope is None else self._tenant_scope(tenant)
+        with tenants.entered(tenant), own:
+            yield
 
     def _definition(self, name: str) -> Job[..., Any]:
         if name not in self._definitions:

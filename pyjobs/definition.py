@@ -12,11 +12,13 @@ import inspect
 import math
 import typing
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
+from pyjobs import tenant
 from pyjobs.arguments import Codec, codecs_of, decode_all, dumps, encode_all, loads
 from pyjobs.context import JobContext
 from pyjobs.duration import milliseconds
@@ -103,9 +105,17 @@ class Sender(Protocol):
 
 
 class Job(Generic[P, R]):
-    """One defined job. Made by ``Jobs.job`` and ``Jobs.define``."""
+    """One defined job. Made by ``Jobs.job`` and ``Jobs.define``. A worker calls its handler within ``entered``, the
+    scope of the row's tenant."""
 
-    def __init__(self, name: str, handler: Callable[P, R], send: Sender, **options: Unpack[JobOptions]) -> None:
+    def __init__(
+        self,
+        name: str,
+        handler: Callable[P, R],
+        send: Sender,
+        entered: Callable[[str | None], AbstractContextManager[None]] = tenant.entered,
+        **options: Unpack[JobOptions],
+    ) -> None:
         unknown = options.keys() - JobOptions.__annotations__.keys()
         if unknown:
             raise InvalidConfiguration(
@@ -123,6 +133,7 @@ class Job(Generic[P, R]):
         self.keep_dead_ms = _optional_ms(options.get("keep_dead"), "keep_dead")
         self.isolation: Isolation = options.get("isolation", "thread")
         self.is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(type(handler).__call__)
+        self.entered = entered
         self._send = send
         self._signature = _Signature.of(name, handler)
         self._check()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from pyjobs import duration, tenant
+from pyjobs import duration
 from pyjobs.context import Permanent, RetryAfter, Snooze
 from pyjobs.errors import InvalidArguments, PyjobsError
 from pyjobs.records import ClaimedJob, Outcome, OutcomeKind
@@ -49,7 +49,7 @@ def _perform(attempt: Attempt) -> Result:
     except BaseException as error:
         return _unprepared(claimed, error)
     try:
-        with tenant.entered(claimed.tenant):
+        with attempt.job.entered(claimed.tenant):
             call()
     except BaseException as error:
         return raised(claimed, error)
@@ -66,7 +66,7 @@ async def perform_async(attempt: Attempt) -> Result:
     except BaseException as error:
         return _unprepared(claimed, error)
     try:
-        with tenant.entered(claimed.tenant):
+        with attempt.job.entered(claimed.tenant):
             await call()
     except BaseException as error:
         return raised(claimed, error)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,6 +21,7 @@ from pyjobs.errors import InvalidArguments
 from pyjobs.records import Failure, NewJob
 from pyjobs.store.base import Store
 from pyjobs.worker import Report, Worker
+from servers.databases import Database
 from steps import found
 
 SECRET = "s3cret-4711"
@@ -92,6 +94,37 @@ class TestReturning:
         once(jobs, concurrency=1)
 
         assert set(seen) == {"acme", None}
+
+    def test_the_applications_own_scope_of_the_tenant_is_entered_too(self, database: Database) -> None:
+        scope: list[str] = []
+        seen: list[list[str]] = []
+
+        @contextlib.contextmanager
+        def entered(name: str) -> Iterator[None]:
+            if name == "gone":
+                raise LookupError("there is no such customer")
+            scope.append(name)
+            yield
+            scope.remove(name)
+
+        jobs = Jobs(database.url, tenant_scope=entered)
+
+        @jobs.job
+        def plain() -> None:
+            seen.append([*scope])
+
+        @jobs.job
+        async def coroutine() -> None:
+            seen.append([*scope])
+
+        for job in (plain, coroutine):
+            job.enqueue_with(tenant="acme")()
+        plain.enqueue()
+        plain.enqueue_with(tenant="gone")()
+
+        assert once(jobs, concurrency=1) == Report(claimed=4, done=3, failed=1)
+        assert sorted(seen) == [[], ["acme"], ["acme"]]
+        jobs.close()
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_what_a_handler_sets_in_its_context_is_gone_for_the_next_one(self, jobs: Jobs, is_async: bool) -> None:
