@@ -96,8 +96,8 @@ BEGIN
 END
 $$;
 
--- Settle attempts, given as columns; `place` says in messages where one of them stands. An outcome that is given twice
--- counts once. The answers are in the order given.
+-- Settle attempts, given as columns; `place` says in messages where one of them stands. Of several outcomes of
+-- one attempt the first counts. The answers are in the order given.
 CREATE OR REPLACE FUNCTION jobs__settle(ids uuid[], tokens uuid[], outcomes text[], details text[], place text)
 RETURNS TABLE (n bigint, id uuid, accepted boolean, state text)
 LANGUAGE plpgsql
@@ -114,6 +114,7 @@ DECLARE
     messages    text[] := '{}';
     stacks      text[] := '{}';
     -- what is to become of each that is held, in the order of ids
+    v_places    bigint[];
     v_ids       uuid[];
     v_tokens    uuid[];
     v_outcomes  text[];
@@ -143,7 +144,7 @@ BEGIN
         END LOOP;
 
         WITH held AS (
-            SELECT j.id, j.token, j.name, j.attempts, j.max_attempts, j.cancel_at, o.outcome, o.kind, o.permanent, o.wait_ms
+            SELECT o.n, j.id, j.token, j.name, j.attempts, j.max_attempts, j.cancel_at, o.outcome, o.kind, o.permanent, o.wait_ms
               FROM (SELECT DISTINCT ON (u.id, u.token) u.*
                       FROM unnest(ids, tokens, outcomes, kinds, permanents, waits) WITH ORDINALITY AS u(id, token, outcome, kind, permanent, wait_ms, n)
                      ORDER BY u.id, u.token, u.n) AS o
@@ -161,7 +162,7 @@ BEGIN
                    END AS state
               FROM held h
         )
-        SELECT array_agg(v.id), array_agg(v.token), array_agg(v.outcome), array_agg(v.state),
+        SELECT array_agg(v.n), array_agg(v.id), array_agg(v.token), array_agg(v.outcome), array_agg(v.state),
                array_agg(CASE WHEN v.state <> 'dead' THEN NULL
                               WHEN v.kind IN ('invalid_args', 'unknown_name') THEN v.kind
                               WHEN v.permanent THEN 'permanent'
@@ -171,15 +172,16 @@ BEGIN
                array_agg(CASE v.state WHEN 'scheduled' THEN
                              jobs_now() + coalesce(v.wait_ms, jobs__backoff(jobs__definition(v.name), v.attempts)) * interval '1 millisecond'
                          END)
-          INTO v_ids, v_tokens, v_outcomes, v_states, v_reasons, v_moments
+          INTO v_places, v_ids, v_tokens, v_outcomes, v_states, v_reasons, v_moments
           FROM verdict v;
 
         IF 'failed' = ANY (v_outcomes) THEN
             INSERT INTO jobs_failures (job_id, attempt, token, worker, kind, type, message, stack, started_at, failed_at)
             SELECT j.id, j.attempts, j.token, j.worker, o.kind, o.type, o.message, o.stack, j.started_at, jobs_now()
-              FROM unnest(ids, tokens, outcomes, kinds, types, messages, stacks) AS o(id, token, outcome, kind, type, message, stack)
-              JOIN jobs j ON j.id = o.id AND j.id = ANY (v_ids) AND j.token = o.token
-             WHERE o.outcome = 'failed'
+              FROM unnest(v_places, v_ids, v_outcomes) AS v(n, id, outcome)
+              JOIN unnest(kinds, types, messages, stacks) WITH ORDINALITY AS o(kind, type, message, stack, n) ON o.n = v.n
+              JOIN jobs j ON j.id = v.id AND j.id = ANY (v_ids)
+             WHERE v.outcome = 'failed'
             ON CONFLICT DO NOTHING;
         END IF;
     ELSE

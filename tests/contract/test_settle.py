@@ -466,6 +466,34 @@ class TestMany:
         assert len(store.failures(job.id)) == 1
         assert found(store, job.id).attempts == 1
 
+    @each(
+        ("first", "second"),
+        [
+            ("done", "failed"),
+            ("failed", "done"),
+            ("released", "failed"),
+            ("cancelled", "failed"),
+            ("failed", "released"),
+        ],
+    )
+    def test_of_two_outcomes_of_one_attempt_the_first_counts(
+        self, store: Store, first: OutcomeKind, second: OutcomeKind
+    ) -> None:
+        define(store)
+        enqueue_all(store, 2)
+        job, other = claim(store, 2)
+        outcomes = [
+            Outcome(job.id, job.token, first, {}),
+            Outcome(job.id, job.token, second, {}),
+            Outcome(other.id, other.token, "failed", {"permanent": True}),
+        ]
+
+        assert [answer.accepted for answer in store.settle_many(outcomes)] == [True, False, True]
+        assert [answer.accepted for answer in store.settle_many(outcomes)] == [True, False, True]
+        assert len(store.failures(job.id)) == (first == "failed")
+        assert len(store.failures(other.id)) == 1
+        store.discard({"id": str(job.id)})
+
     def test_none_is_nothing(self, store: Store) -> None:
         assert store.settle_many([]) == []
 
