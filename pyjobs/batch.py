@@ -50,6 +50,9 @@ class Batch:
 
     It is sealed when the block ends. When the block raises, it is left open: what was sent already runs, what
     was not yet sent is forgotten, and the callback never runs.
+
+    In a transaction of yours (``connection=``) let the block be the last thing before the commit: from the seal on,
+    workers that end a job of this batch wait for that.
     """
 
     def __init__(self, id: UUID, options: Options, new_job: NewJobs, call: Calls, connection: Any) -> None:
