@@ -116,8 +116,10 @@ class Dispatcher:
                     continue
                 if self._plan.once and self._is_finished(turn):
                     return
-                idle = self._plan.poll if turn.got or turn.settled else min(idle * 2, self._plan.max_poll)
+                if turn.got or turn.settled:
+                    idle = self._plan.poll
                 self._inbox.sleep(min(idle, _PATIENCE) if self._crew.waiting else idle)
+                idle = min(idle * 2, self._plan.max_poll)
             except Exception as error:  # whatever the database does, handlers go on and are settled later
                 rest = self._trouble.met(error)
                 if self._plan.once and self._trouble.lasted > self._plan.grace:

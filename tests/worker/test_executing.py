@@ -14,6 +14,7 @@ from pyjobs.context import JobContext
 from pyjobs.definition import Concurrency
 from pyjobs.store.base import Store
 from pyjobs.worker import Report, Worker
+from servers.databases import Database
 from steps import found, state
 from worker.running import PATIENCE, Work, eventually
 
@@ -273,3 +274,33 @@ class TestWaking:
         running.stop()
         running.report()
         assert time.monotonic() - began < 10
+
+
+class Watched(Jobs):
+    """An application that writes down how long its idle worker means to sleep."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, name="tests")
+        self.naps: list[float] = []
+
+    def open_store(self) -> Store:
+        store = super().open_store()
+        wait = store.wait
+
+        def written_down(timeout: float) -> bool:
+            self.naps.append(timeout)
+            return wait(timeout)
+
+        store.wait = written_down  # type: ignore[method-assign]
+        return store
+
+
+def test_an_idle_worker_looks_less_and_less_often(database: Database, work: Work) -> None:
+    application = Watched(database.url)
+    application.define("job", lambda: None)
+    work(application, poll_interval="10ms", max_poll_interval="50ms")
+    eventually(lambda: len(application.naps) > 8)
+
+    before_the_first_claim, *naps = application.naps
+    assert before_the_first_claim == 0
+    assert naps[:6] == [0.01, 0.02, 0.04, 0.05, 0.05, 0.05]
