@@ -1,15 +1,224 @@
-"""For tests: a clock that stands still until it is moved."""
+"""For tests: what was enqueued, performing it here and now, and a clock that stands still until it is moved.
+
+Nothing is simulated. A job goes through the database, is claimed, prepared, performed and settled by what a worker
+does it with; only the threads are left out, so that a test waits for nothing and sees what a handler raises.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any, TypedDict, Unpack
 from urllib.parse import urlsplit
+from uuid import UUID, uuid4
 
+from pyjobs import tenant as tenants
+from pyjobs.app import Jobs
+from pyjobs.batch import Named
+from pyjobs.duration import milliseconds, text
+from pyjobs.errors import InvalidOption, PyjobsError
 from pyjobs.install import connected
+from pyjobs.options import Duration
+from pyjobs.records import ClaimRequest, JobRecord, State
+from pyjobs.worker import outcomes
+from pyjobs.worker.attempt import Attempt
+from pyjobs.worker.scheduler import Duties, Scheduler
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
+_WORKER = "test"
+
+
+class Expected(TypedDict, total=False):
+    """What ``assert_enqueued`` can ask of a job, besides its name and arguments."""
+
+    queue: str
+    priority: int
+    delay: Duration
+    at: datetime
+    unique_key: str | None
+    tenant: str | None
+    batch_id: UUID | None
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class EnqueuedJob:
+    """A job as the database has it: ``at`` is when it runs, ``delay`` how long after it was enqueued that is."""
+
+    id: UUID
+    name: str
+    args: Mapping[str, Any]
+    queue: str
+    priority: int
+    at: datetime
+    delay: timedelta
+    unique_key: str | None
+    tenant: str | None
+    batch_id: UUID | None
+    state: State
+    attempts: int
+
+    @classmethod
+    def of(cls, record: JobRecord) -> EnqueuedJob:
+        return cls(
+            id=record.id,
+            name=record.name,
+            args=json.loads(record.args or "{}"),
+            queue=record.queue,
+            priority=record.priority,
+            at=record.run_at,
+            delay=record.run_at - record.enqueued_at,
+            unique_key=record.unique_key,
+            tenant=record.tenant,
+            batch_id=record.batch_id,
+            state=record.state,
+            attempts=record.attempts,
+        )
+
+    def __str__(self) -> str:
+        optional = {"unique_key": self.unique_key, "tenant": self.tenant, "batch_id": self.batch_id}
+        told = {
+            "queue": self.queue,
+            "priority": self.priority,
+            "delay": text(max(0, self.delay // _MILLISECOND)),
+            "state": self.state,
+            **{name: value for name, value in optional.items() if value is not None},
+        }
+        return _described(self.name, self.args, told)
+
+
+class TestJobs:
+    """One application's jobs in a test, on whatever database the application (``app``) uses."""
+
+    __test__ = False  # or pytest takes it for a test
+
+    def __init__(self, app: Jobs) -> None:
+        self.app = app
+
+    @cached_property
+    def clock(self) -> TestClock:
+        """The database's clock, which stands still from the first time that it is asked for."""
+        return TestClock(self.app.url)
+
+    def drain(self) -> int:
+        """Perform all that is due, in this thread, in the order that a worker would, and what that enqueues too;
+        schedules whose moment has come are fired first. Answers how many attempts that were.
+
+        What a handler raises is raised here, once its attempt is settled as failed; what was due after it still waits,
+        for another drain. Retries and other work of the future are left until the clock is there. Nobody watches
+        timeouts, and a job that asks for a process of its own does without.
+        """
+        count = 0
+        self._fire()
+        while attempt := self._claim():
+            with tenants.entered(None):  # as in a worker
+                result = _performed(attempt)
+            self._settle(attempt, result)
+            count += 1
+        return count
+
+    async def adrain(self) -> int:
+        """``drain`` where an event loop runs already."""
+        count = 0
+        self._fire()
+        while attempt := self._claim():
+            with tenants.entered(None):
+                result = await _awaited(attempt)
+            self._settle(attempt, result)
+            count += 1
+        return count
+
+    def enqueued(self, name: str | Named | None = None) -> list[EnqueuedJob]:
+        """The jobs of that name, or all of them, in the order they were enqueued, whatever became of them. One with
+        ``keep_done=0`` is gone once it is done."""
+        wanted = {} if name is None else {"name": _name(name)}
+        records = self.app.call(
+            lambda store: [store.job(each.id) for each in store.jobs(wanted, limit=max(1, store.count(wanted)))]
+        )
+        return [EnqueuedJob.of(record) for record in reversed(records) if record is not None]
+
+    def assert_enqueued(
+        self, name: str | Named, args: Mapping[str, Any] | None = None, **expected: Unpack[Expected]
+    ) -> EnqueuedJob:
+        """Fail unless a job was enqueued by that name, with these arguments if they are given, exactly, and with what
+        else is expected of it. Answers the first such job."""
+        asked = _comparable(expected)
+        given = None if args is None else json.loads(self.app.new_job(name, args, {}).args)
+        for job in self.enqueued(name):
+            if (given is None or job.args == given) and all(_fits(job, *each) for each in asked.items()):
+                return job
+        raise AssertionError(f"there is no job {_described(_name(name), given, expected)}; {self._told()}")
+
+    def assert_nothing_enqueued(self, name: str | Named | None = None) -> None:
+        """Fail if any job was enqueued, or any of that name."""
+        if self.enqueued(name):
+            raise AssertionError(f"no job {_name(name) if name else 'at all'} was expected; {self._told()}")
+
+    def _fire(self) -> None:
+        self.app.sync()
+        self.app.call(lambda store: Scheduler(store, Duties(schedules=True, sweep_every=0)).fire())
+
+    def _claim(self) -> Attempt | None:
+        names = tuple(self.app.definitions)
+        request = ClaimRequest(_WORKER, uuid4(), names=names)
+        claimed = self.app.call(lambda store: store.claim(request)) if names else []
+        return Attempt.of(claimed[0], self.app.definitions[claimed[0].name], _WORKER) if claimed else None
+
+    def _settle(self, attempt: Attempt, result: outcomes.Result) -> None:
+        try:
+            self.app.call(lambda store: store.settle_many([result.outcome]))
+        except PyjobsError as refusal:
+            refused = outcomes.refused(attempt.claimed, refusal)
+            self.app.call(lambda store: store.settle_many([refused]))
+            raise
+        if result.error is not None:
+            raise result.error
+
+    def _told(self) -> str:
+        there = self.enqueued()
+        return "\n  ".join(["there are:", *map(str, there)]) if there else "there is none"
+
+
+def _performed(attempt: Attempt) -> outcomes.Result:
+    return asyncio.run(outcomes.perform_async(attempt)) if attempt.job.is_async else outcomes.perform(attempt)
+
+
+async def _awaited(attempt: Attempt) -> outcomes.Result:
+    if not attempt.job.is_async:
+        return outcomes.perform(attempt)
+    return await asyncio.create_task(outcomes.perform_async(attempt))  # in a context of its own
+
+
+def _name(job: str | Named) -> str:
+    return job if isinstance(job, str) else job.name
+
+
+def _comparable(expected: Expected) -> dict[str, Any]:
+    """What is expected, as an ``EnqueuedJob`` has it."""
+    if unknown := expected.keys() - Expected.__annotations__.keys():
+        raise InvalidOption(
+            f"there is no {min(unknown)!r} to expect of a job", "there are: " + ", ".join(Expected.__annotations__)
+        )
+    asked: dict[str, Any] = dict(expected)
+    if "delay" in expected:
+        asked["delay"] = milliseconds(expected["delay"], "delay") * _MILLISECOND
+    return asked
+
+
+def _fits(job: EnqueuedJob, key: str, value: Any) -> bool:
+    if key == "at":
+        return bool(abs(job.at - value) < _MILLISECOND)  # to which SQLite keeps it
+    return bool(getattr(job, key) == value)
+
+
+def _described(name: str, args: Mapping[str, Any] | None, told: Mapping[str, Any]) -> str:
+    shown = [] if args is None else [json.dumps(args, ensure_ascii=False)]
+    return " ".join([name, *shown, *(f"{key}={value}" for key, value in told.items())])
 
 
 class TestClock:
