@@ -87,23 +87,31 @@ SELECT json,
    AND replace(value, '-', '') NOT GLOB '*[^0-9A-Fa-f]*';
 
 -- The characters of a JSON string. What no text can hold becomes U+FFFD: SQLite would end the text at a NUL, and make of
--- half a surrogate pair what nobody can read again (its bytes begin with ED A or ED B).
+-- half a surrogate pair what nobody can read again. GLOB reads such a half as U+FFFD already, so it tells where one may be;
+-- a text that has any is halved until each piece is without or a single character, which costs the same for any length.
 DROP VIEW IF EXISTS jobs__text;
 CREATE VIEW jobs__text (given, text) AS
 SELECT given,
-       CASE WHEN hex(text) NOT GLOB '*ED[AB]*' THEN text
-            ELSE (WITH RECURSIVE spelled (place, sofar) AS (
-                      SELECT 1, ''
+       CASE WHEN text NOT GLOB '*' || char(65533) || '*' THEN text
+            ELSE (WITH RECURSIVE piece (place, size, text) AS (
+                      SELECT 1, length(text), text
                        UNION ALL
-                      SELECT place + 1, sofar || char(unicode(substr(text, place, 1)))
-                        FROM spelled
-                       WHERE place <= length(text))
-                  SELECT sofar
-                    FROM spelled
-                   ORDER BY place DESC
-                   LIMIT 1) END
+                      SELECT place + size / 2 * half,
+                             CASE half WHEN 0 THEN size / 2 ELSE size - size / 2 END,
+                             CASE half WHEN 0 THEN substr(text, 1, size / 2) ELSE substr(text, size / 2 + 1) END
+                        FROM piece
+                       CROSS JOIN (SELECT 0 AS half UNION ALL SELECT 1)
+                       WHERE size > 1
+                         AND text GLOB '*' || char(65533) || '*')
+                  SELECT group_concat(text, '')
+                    FROM (SELECT CASE size WHEN 1 THEN char(unicode(text)) ELSE text END AS text
+                            FROM piece
+                           WHERE size = 1
+                              OR text NOT GLOB '*' || char(65533) || '*'
+                           ORDER BY place)) END
   FROM (SELECT json AS given,
-               CASE WHEN instr(json, '\u0000') > 0 THEN replace(json, '\u0000', '\ufffd') ->> '$' ELSE value END AS text
+               CASE WHEN instr(json, '\u0000') = 0 THEN value
+                    ELSE replace(replace(replace(json, '\\', char(1)), '\u0000', '\ufffd'), char(1), '\\') ->> '$' END AS text
           FROM json_each
          WHERE type = 'text' AND key IS NULL);
 

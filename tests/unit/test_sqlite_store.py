@@ -398,6 +398,19 @@ class TestWhatIsNoText:
         assert [job.args for job in defined.claim(request())] == ['"\ufffd"', "{}"]
         assert {job.id for job in defined.jobs()} == {first, second}
 
+    def test_half_a_pair_costs_as_much_in_a_long_stack_as_in_a_short_one(self, defined: Store) -> None:
+        """It is put right under the write lock. Bytes that only look like a half (of "." and "ڂ") are none."""
+        id, request_ = defined.enqueue("work", "{}"), request()
+        defined.claim(request_)
+        stack = 50_000 * "\ud800a.ڂ\0\\u0000\ufffd😀"
+
+        started = time.monotonic()
+        defined.settle(id, request_.token, "failed", {"stack": stack})
+
+        assert time.monotonic() - started < 20  # a second or so; going from character to character it would be an hour
+        [failure] = defined.failures(id)
+        assert failure.stack == stack.replace("\ud800", "\ufffd").replace("\0", "\ufffd")
+
 
 def test_the_same_id_twice_in_one_call_goes_in_once(defined: Store) -> None:
     id = uuid4()
