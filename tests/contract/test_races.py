@@ -179,7 +179,7 @@ def test_work_of_killed_processes_is_not_lost(store: Store, database: Any, sql: 
     with running(hoarder, database, racers=4, shared=progress) as processes:
         deadline = time.monotonic() + 15
         for number, (process, _) in enumerate(processes):
-            while progress[number] < 20 and time.monotonic() < deadline:
+            while sum(progress) < 40 * (number + 1) and time.monotonic() < deadline:
                 assert process.is_alive()
                 process.join(0.01)
             process.kill()
