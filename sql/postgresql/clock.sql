@@ -85,14 +85,15 @@ BEGIN
 END
 $$;
 
--- The members of an options object, in order: a null is NULL, anything else the JSON as it was written. Of a key given
--- twice the last counts, as it does for whoever assigns them in order.
+-- The members of an options object, in order: a null is NULL, anything else the JSON as it was written. A key given
+-- twice is refused: readers of JSON do not agree on which of its values counts.
 CREATE OR REPLACE FUNCTION jobs__members(document text, place text, known text[])
 RETURNS TABLE (key text, value text)
 LANGUAGE plpgsql STABLE STRICT
 AS $$
 DECLARE
     shielded  record;
+    met       text[] := '{}';
 BEGIN
     IF NOT jobs__is_json(document) OR json_typeof(document::json) <> 'object' THEN
         PERFORM jobs__refuse('PJ003', format('%s is not a JSON object', place), 'pass an object such as {} or {"key": "value"}');
@@ -105,7 +106,10 @@ BEGIN
     LOOP
         IF key <> ALL (known) THEN
             PERFORM jobs__refuse('PJ003', format('%s has no key %s', place, to_json(key)), 'the keys are ' || array_to_string(known, ', '));
+        ELSIF key = ANY (met) THEN
+            PERFORM jobs__refuse('PJ003', format('%s has the key %s twice', place, to_json(key)), 'give each key once');
         END IF;
+        met := met || key;
         RETURN NEXT;
     END LOOP;
 END
@@ -214,7 +218,7 @@ BEGIN
 END
 $$;
 
--- An ISO 8601 moment with its offset.
+-- An ISO 8601 moment with its offset, written in one way only, so that each dialect reads the same ones.
 CREATE OR REPLACE FUNCTION jobs__moment(value text, place text)
 RETURNS timestamptz
 LANGUAGE plpgsql STABLE STRICT
@@ -224,7 +228,7 @@ DECLARE
     moment   timestamptz;
 BEGIN
     BEGIN
-        IF written ~* '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[-+]\d\d(:?\d\d)?)$' THEN
+        IF written ~ '^\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,9})?)?(Z|[-+](0\d|1[0-5]):[0-5]\d)$' THEN
             moment := written::timestamptz;
         END IF;
     EXCEPTION

@@ -388,7 +388,7 @@ BEGIN
                    CASE WHEN r.args IS NULL THEN '{}'
                         WHEN left(r.args::text, 1) = '"' THEN r.args #>> '{}'
                         ELSE replace(r.args::text, shielded.mark, '\u') END AS args,
-                   EXISTS (SELECT FROM json_object_keys(e.value) AS k WHERE k NOT IN ('name', 'args', 'options', 'id')) AS strange
+                   (SELECT bool_or(k NOT IN ('name', 'args', 'options', 'id')) OR count(*) > count(DISTINCT k) FROM json_object_keys(e.value) AS k) AS strange
               FROM json_array_elements(shielded.body::json) WITH ORDINALITY AS e(value, place)
              CROSS JOIN LATERAL json_to_record(e.value) AS r(name text, args json, options json, id uuid)
         ), draft AS MATERIALIZED (

@@ -316,7 +316,8 @@ BEGIN
                array_agg(r.outcome ORDER BY e.n) AS outcomes,
                array_agg(replace(r.detail::text, shielded.mark, '\u') ORDER BY e.n) AS details,
                bool_or(r.id IS NULL OR r.token IS NULL
-                       OR EXISTS (SELECT FROM json_object_keys(e.value) AS k WHERE k NOT IN ('id', 'token', 'outcome', 'detail'))) AS flawed
+                       OR (SELECT bool_or(k NOT IN ('id', 'token', 'outcome', 'detail')) OR count(*) > count(DISTINCT k)
+                             FROM json_object_keys(e.value) AS k)) AS flawed
           INTO said
           FROM json_array_elements(shielded.body::json) WITH ORDINALITY AS e(value, n)
          CROSS JOIN LATERAL json_to_record(e.value) AS r(id uuid, token uuid, outcome text, detail json);

@@ -145,6 +145,62 @@ def test_what_no_driver_would_send_is_refused_too(
     assert store.count() == 0
 
 
+ATTEMPT = f'"id": "{UUID_TEXT}", "token": "{UUID_TEXT}"'
+
+
+@pytest.mark.sql
+@each(
+    ("named", "routine", "arguments"),
+    [
+        ("priority", "jobs_enqueue", ["work", "{}", '{"priority": 1, "priority": 5}']),
+        ("priority", "jobs_enqueue", ["work", "{}", '{"priority": 1, "queue": "a", "priority": 1}']),
+        ("priority", "jobs_enqueue", ["work", "{}", '{"priority": 1, "priorit\\u0079": 5}']),
+        ("tenant", "jobs_enqueue", ["work", "{}", '{"tenant": "acme", "tenant": null}']),
+        ("priority", "jobs_enqueue_many", ['[{"name": "work", "options": {"priority": 1, "priority": 5}}]']),
+        ("name", "jobs_enqueue_many", ['[{"name": "work"}, {"name": "work", "name": "work"}]']),
+        ("max_jobs", "jobs_claim", ["w", UUID_TEXT, '{"max_jobs": 1, "max_jobs": 5}']),
+        ("lease_ms", "jobs_heartbeat", ["w", "[]", '{"lease_ms": 1000, "lease_ms": 5000}']),
+        ("token", "jobs_heartbeat", ["w", f'[{{{ATTEMPT}, "token": "{UUID_TEXT}"}}]']),
+        ("message", "jobs_settle", [UUID_TEXT, UUID_TEXT, "failed", '{"message": "a", "message": "b"}']),
+        ("outcome", "jobs_settle_many", [f'[{{{ATTEMPT}, "outcome": "done", "outcome": "failed"}}]']),
+        (
+            "permanent",
+            "jobs_settle_many",
+            [f'[{{{ATTEMPT}, "outcome": "failed", "detail": {{"permanent": true, "permanent": false}}}}]'],
+        ),
+        ("queue", "jobs_define", ["other", '{"queue": "a", "queue": "b"}']),
+        ("limit", "jobs_define", ["other", '{"concurrency": {"limit": 1, "limit": 5}}']),
+        ("base_ms", "jobs_define", ["other", '{"backoff": {"base_ms": 1, "base_ms": 5}}']),
+        ("name", "jobs_open_batch", ['{"name": "a", "name": "b"}']),
+        ("args", "jobs_open_batch", ['{"callback": {"name": "work", "args": {}, "args": {}}}']),
+        ("limit", "jobs_sweep", ['{"limit": 1, "limit": 5}']),
+        ("queue", "jobs_cancel", ['{"queue": "a", "queue": "b"}']),
+    ],
+)
+def test_a_key_given_twice_is_refused_by_name(
+    store: Store, sql: Any, named: str, routine: str, arguments: list[str | None]
+) -> None:
+    """Readers of JSON do not agree on which of the two counts."""
+    define(store)
+
+    with pytest.raises((sqlite3.Error, psycopg.Error)) as refusal:
+        call(sql, routine, *arguments)
+
+    assert (getattr(refusal.value, "sqlstate", None) or str(refusal.value)).startswith("PJ003")
+    if sql.dialect == "postgresql":  # SQLite's refusals are literals
+        assert named in str(refusal.value)
+    assert store.count() == 0
+
+
+@pytest.mark.sql
+def test_args_may_hold_a_key_twice(store: Store, sql: Any) -> None:
+    define(store)
+    args = '{"a":1,"a":2}'
+    call(sql, "jobs_enqueue", "work", args, "{}")
+
+    assert claim_one(store).args == args
+
+
 class TestTheCallersTransaction:
     """A refusal undoes the call that was refused, and nothing else."""
 
