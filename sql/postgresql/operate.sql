@@ -4,7 +4,8 @@
 -- somebody's hands for a moment is not passed over. States are tested again under the lock. Then keys, then batches, in the
 -- order that settling takes them.
 
--- The jobs a filter means, locked, of those in one of the states given. `named` is the id, where the filter names one.
+-- The jobs a filter means, locked, of those in one of the states given, and of running ones those that are not flagged
+-- yet. `named` is the id, where the filter names one.
 --
 -- The plan is made for each call, knowing which keys are given: by id it is a look-up, by nothing indexed it reads the
 -- table, which an operator may.
@@ -71,6 +72,7 @@ BEGIN
            AND (before IS NULL OR j.enqueued_at < before)
            AND ('tenant' <> ALL (given) OR j.tenant IS NOT DISTINCT FROM tenant)
            AND j.state = ANY (states)
+           AND (j.state <> 'running' OR j.cancel_at IS NULL)
          ORDER BY j.id
          LIMIT most
            FOR UPDATE);
@@ -218,8 +220,7 @@ BEGIN
     UPDATE jobs j
        SET cancel_at = jobs_now()
      WHERE j.id = ANY (chosen.ids)
-       AND j.token IS NOT NULL
-       AND j.cancel_at IS NULL;
+       AND j.token IS NOT NULL;
     GET DIAGNOSTICS flagged = ROW_COUNT;
 
     DELETE FROM jobs_keys k WHERE k.job_id = ANY (ended) AND k.kept = 'active';

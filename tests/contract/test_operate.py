@@ -348,6 +348,15 @@ class TestCancel:
 
         assert found(store, job.id).cancel_at == flagged
 
+    def test_a_limit_goes_on_to_those_that_are_not_flagged_yet(self, store: Store) -> None:
+        define(store)
+        enqueue_all(store, 3)
+        jobs = claim(store, 3)
+        filter = {"state": "running", "limit": 1}
+
+        assert [store.cancel(filter) for _ in range(4)] == [1, 1, 1, 0]
+        assert all(found(store, job.id).cancel_at for job in jobs)
+
     def test_ended_jobs_are_left_alone(self, store: Store) -> None:
         define(store)
         dead = bury(store)
