@@ -43,6 +43,9 @@ BEGIN
            ELSE RAISE(ABORT, 'PJ003 there is no such option; options: name, callback, id, tenant') END
       FROM json_each(new.options);
 
+    INSERT INTO jobs__check_object (options)
+    VALUES (nullif(new.options -> 'callback', 'null'));
+
     SELECT CASE WHEN key NOT IN ('name', 'args', 'options')
                 THEN RAISE(ABORT, 'PJ003 there is no such option in callback; options: name, args, options') END
       FROM json_each(new.options, '$.callback')

@@ -115,16 +115,45 @@ SELECT given,
           FROM json_each
          WHERE type = 'text' AND key IS NULL);
 
--- Refuses options that are not a JSON object.
+-- Refuses an object with a key that stands twice or is spelt with an escape. Of two the readers would each take another one,
+-- and an escape they would not read, so that what was checked and what is done could differ.
+DROP VIEW IF EXISTS jobs__check_keys;
+CREATE VIEW jobs__check_keys (object) AS
+SELECT NULL WHERE false;
+
+CREATE TRIGGER jobs__check_keys_called INSTEAD OF INSERT ON jobs__check_keys
+WHEN new.object <> '{}'
+BEGIN
+    SELECT RAISE(ABORT, 'PJ003 an option is given twice; give each once')
+     WHERE (SELECT count(*) > count(DISTINCT key) FROM json_each(new.object));
+
+    SELECT RAISE(ABORT, 'PJ003 the key of an option is spelt with an escape; write it as it is')
+      FROM json_each(new.object)
+     WHERE instr(new.object, '\u') > 0
+       AND CASE WHEN key GLOB '[a-z]*' AND key NOT GLOB '*[^a-z_]*' THEN new.object -> key IS NULL END;
+END;
+
+-- Refuses options that are not a JSON object, or one that cannot be read.
 DROP VIEW IF EXISTS jobs__check_object;
 CREATE VIEW jobs__check_object (options) AS
 SELECT NULL WHERE false;
 
 CREATE TRIGGER jobs__check_object_called INSTEAD OF INSERT ON jobs__check_object
-WHEN new.options IS NOT NULL
+WHEN new.options <> '{}'
 BEGIN
     SELECT CASE WHEN typeof(new.options) <> 'text' OR NOT json_valid(new.options)
                 THEN RAISE(ABORT, 'PJ003 the options are not JSON; give an object')
                 WHEN json_type(new.options) <> 'object'
                 THEN RAISE(ABORT, 'PJ003 the options are not a JSON object; give an object') END;
+
+    INSERT INTO jobs__check_keys (object)
+    VALUES (new.options);
+
+    SELECT RAISE(ABORT, 'PJ003 an option holds a character that cannot be kept; leave out \u0000 and half surrogate pairs')
+      FROM json_each(new.options)
+     WHERE instr(new.options, '\u') > 0
+       AND type = 'text'
+       AND key <> 'args'  -- which are refused as such
+       AND CASE WHEN key GLOB '[a-z]*' AND key NOT GLOB '*[^a-z_]*'
+                THEN value <> (SELECT text FROM jobs__text WHERE given = new.options -> key) END;
 END;

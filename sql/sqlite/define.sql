@@ -98,12 +98,6 @@ BEGIN
            END
       FROM json_each(new.options);
 
-    SELECT RAISE(ABORT, 'PJ003 an option holds a character that cannot be kept; leave out \u0000 and half surrogate pairs')
-      FROM json_each(new.options)
-     WHERE new.options LIKE '%\u%'
-       AND type = 'text'
-       AND value <> (SELECT text FROM jobs__text WHERE given = new.options -> key);
-
     SELECT CASE key
            WHEN 'queue' THEN CASE
                 WHEN type <> 'text'
@@ -176,6 +170,12 @@ BEGIN
 
     INSERT INTO jobs__check_options (options, taker)
     VALUES (coalesce(new.options, '{}'), 'definition');
+
+    INSERT INTO jobs__check_object (options)
+    SELECT value
+      FROM json_each(new.options)
+     WHERE key IN ('backoff', 'concurrency')
+       AND type = 'object';
 
     SELECT CASE key
            WHEN 'base_ms' THEN CASE

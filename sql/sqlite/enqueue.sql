@@ -63,6 +63,10 @@ BEGIN
                 THEN RAISE(ABORT, 'PJ003 the name of one of the jobs is not text; give the name of a defined job') END
       FROM json_each(new.jobs) AS job;
 
+    INSERT INTO jobs__check_object (options)
+    SELECT value
+      FROM json_each(new.jobs);
+
     INSERT INTO jobs__enqueue (position, name, args, options, id)
     SELECT key,
            value ->> 'name',

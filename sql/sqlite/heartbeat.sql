@@ -52,6 +52,10 @@ BEGIN
                 THEN RAISE(ABORT, 'PJ003 held has an element without an id and a token; give {id, token}, both UUIDs') END
       FROM json_each(new.held);
 
+    INSERT INTO jobs__check_keys (object)
+    SELECT value
+      FROM json_each(new.held);
+
     INSERT INTO jobs__heartbeat (worker, held, lease_ms, info, leaving, now)
     VALUES (new.worker,
             coalesce(new.held, '[]'),

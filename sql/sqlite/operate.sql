@@ -69,8 +69,12 @@ BEGIN
     SELECT CASE WHEN typeof(coalesce(new.filter, '{}')) <> 'text' OR NOT json_valid(coalesce(new.filter, '{}'))
                 THEN RAISE(ABORT, 'PJ003 the filter is not JSON; give an object')
                 WHEN json_type(coalesce(new.filter, '{}')) <> 'object'
-                THEN RAISE(ABORT, 'PJ003 the filter is not a JSON object; give an object')
-                WHEN NOT EXISTS (SELECT 1 FROM json_each(new.filter) WHERE key <> 'limit' AND (type <> 'null' OR key = 'tenant'))
+                THEN RAISE(ABORT, 'PJ003 the filter is not a JSON object; give an object') END;
+
+    INSERT INTO jobs__check_keys (object)
+    VALUES (new.filter);
+
+    SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM json_each(new.filter) WHERE key <> 'limit' AND (type <> 'null' OR key = 'tenant'))
                 THEN RAISE(ABORT, 'PJ003 the filter has no key; say which jobs are meant, as {"state": "dead"}') END;
 
     SELECT CASE key

@@ -72,6 +72,10 @@ BEGIN
                 THEN RAISE(ABORT, 'PJ003 one of the outcomes lacks its id or token; give {id, token, outcome, detail}, both UUIDs') END
       FROM json_each(new.outcomes) AS one;
 
+    INSERT INTO jobs__check_keys (object)
+    SELECT value
+      FROM json_each(new.outcomes);
+
     INSERT INTO jobs__settle (position, id, token, outcome, detail)
     SELECT key,
            lower(value ->> 'id'),
@@ -117,6 +121,9 @@ BEGIN
                 THEN RAISE(ABORT, 'PJ003 the detail is not JSON; give an object')
                 WHEN json_type(new.detail) <> 'object'
                 THEN RAISE(ABORT, 'PJ003 the detail is not a JSON object; give an object') END;
+
+    INSERT INTO jobs__check_keys (object)
+    VALUES (new.detail);
 
     SELECT CASE new.outcome
            WHEN 'failed' THEN CASE
