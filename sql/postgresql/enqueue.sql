@@ -88,6 +88,9 @@ BEGIN
 
     IF kept NOT IN ('active', 'row', 'ever') THEN
         PERFORM jobs__refuse('PJ003', format('%sunique_for is %s', place, to_json(kept)), 'it can be "active", "row" or "ever"');
+    ELSIF job.unique_key ~ '^(schedule|batch):' THEN
+        -- What fires a moment once must not be there for anybody to take.
+        PERFORM jobs__refuse('PJ003', format('%sunique_key begins with schedule: or batch:', place), 'keys that begin so are the queue''s own: begin it otherwise');
     ELSIF kept IS NOT NULL AND job.unique_key IS NULL THEN
         PERFORM jobs__refuse('PJ003', format('%sunique_for is given without unique_key', place), 'say which key is to be unique');
     ELSIF delay IS NOT NULL AND job.run_at IS NOT NULL THEN

@@ -165,8 +165,9 @@ BEGIN
     IF free = '{}' AND chosen.named IS NOT NULL THEN
         PERFORM jobs__refuse(
             'PJ007',
-            (SELECT format('the unique key %s of the job %s is held by the job %s', to_json(j.unique_key), j.id, k.job_id)
-               FROM jobs j JOIN jobs_keys k ON k.key = j.unique_key WHERE j.id = chosen.named),
+            -- The holder may have let it go since.
+            (SELECT format('the unique key %s of the job %s is held by %s', to_json(j.unique_key), j.id, coalesce('the job ' || k.job_id, 'another job'))
+               FROM jobs j LEFT JOIN jobs_keys k ON k.key = j.unique_key WHERE j.id = chosen.named),
             'wait until that job has ended, or cancel it');
     END IF;
 

@@ -514,6 +514,20 @@ class TestUniqueKeys:
         ]
         assert [job.args for job in claim(store, 10)] == ["1"]
 
+    @each("key", ["schedule:nightly:2031-01-01T00:00:00.000000Z", "schedule:", "batch:1"])
+    def test_the_queues_own_keys_are_not_for_producers(self, store: Store, key: str) -> None:
+        define(store)
+
+        for way in ways(store, "work", "{}", {"unique_key": key}):
+            with refused(store, InvalidOption, "unique_key", "schedule:"):
+                way()
+
+    @each("key", ["schedule", "schedules:a", "Schedule:a", "my schedule:a", "batches:1", " batch:1"])
+    def test_a_key_that_only_looks_like_one_is_taken(self, store: Store, key: str) -> None:
+        define(store)
+
+        assert found(store, enqueue(store, unique_key=key)).unique_key == key
+
     def test_the_holder_may_stand_in_the_same_call(self, store: Store) -> None:
         define(store)
         first, other, again = store.enqueue_many(
