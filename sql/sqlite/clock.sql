@@ -48,32 +48,37 @@ SELECT answer
   FROM jobs__replies
  WHERE position = -1;
 
--- The moment that a JSON string holds as ISO 8601 with an offset, in ms; NULL for anything else.
+-- The moment that a JSON string holds as ISO 8601 with an offset, in ms; NULL for anything else. The second day and the last
+-- but one bound what can be shown in any timezone.
 DROP VIEW IF EXISTS jobs__moment;
 CREATE VIEW jobs__moment (given, ms) AS
 SELECT given,
-       CASE WHEN strftime('%Y-%m-%dT%H:%M:%S', local, '+0 days') = local  -- no 30 February, no hour 24
-             AND local BETWEEN '0001-01-02' AND '9999-12-31'  -- whatever the offset, a moment that can be shown
-             AND (fraction = '' OR fraction GLOB '.[0-9]*' AND substr(fraction, 2) NOT GLOB '*[^0-9]*')
-             AND (zone = 'Z' OR zone GLOB '[+-][0-2][0-9]:[0-5][0-9]' AND substr(zone, 2, 2) < '24')
-            THEN strftime('%s', local) * 1000
-                 + CAST(substr(fraction || '000', 2, 3) AS INTEGER)
-                 - CASE WHEN zone = 'Z' THEN 0
-                        ELSE (substr(zone, 1, 1) || '1') * (substr(zone, 2, 2) * 3600000 + substr(zone, 5, 2) * 60000) END
-       END
+       CASE WHEN ms BETWEEN -62135510400000 AND 253402128000000 - past_ms THEN ms END
   FROM (SELECT given,
-               zone,
-               substr(clock, 1, 19) AS local,
-               substr(clock, 20) AS fraction
+               ltrim(substr(fraction, 5), '0') <> '' AS past_ms,
+               CASE WHEN strftime('%Y-%m-%dT%H:%M:%S', local, '+0 days') = local  -- no 30 February, no hour 24
+                     AND (fraction = ''
+                          OR length(fraction) BETWEEN 2 AND 10 AND fraction GLOB '.*' AND substr(fraction, 2) NOT GLOB '*[^0-9]*')
+                     AND (zone = 'Z' OR zone GLOB '[+-][01][0-9]:[0-5][0-9]' AND substr(zone, 2, 2) < '16')
+                    THEN strftime('%s', local) * 1000
+                         + CAST(substr(fraction || '0000', 2, 3) AS INTEGER)
+                         - CASE WHEN zone = 'Z' THEN 0
+                                ELSE (substr(zone, 1, 1) || '1') * (substr(zone, 2, 2) * 3600000 + substr(zone, 5, 2) * 60000) END
+                    END AS ms
           FROM (SELECT given,
                        zone,
-                       CASE WHEN length(text) - length(zone) = 16 THEN substr(text, 1, 16) || ':00'
-                            ELSE substr(text, 1, length(text) - length(zone)) END AS clock
-                  FROM (SELECT json AS given,
-                               value AS text,
-                               CASE WHEN value GLOB '*Z' THEN 'Z' ELSE substr(value, -6) END AS zone
-                          FROM json_each
-                         WHERE type = 'text' AND key IS NULL)));
+                       substr(clock, 1, 19) AS local,
+                       substr(clock, 20) AS fraction
+                  FROM (SELECT given,
+                               zone,
+                               CASE WHEN length(text) - length(zone) = 16 THEN substr(text, 1, 16) || ':00'
+                                    ELSE substr(text, 1, length(text) - length(zone)) END AS clock
+                          FROM (SELECT json AS given,
+                                       value AS text,
+                                       CASE WHEN value GLOB '*Z' THEN 'Z' ELSE substr(value, -6) END AS zone
+                                  FROM json_each
+                                 WHERE type = 'text' AND key IS NULL
+                                   AND instr(json, '\u0000') = 0))));
 
 -- The UUID that a JSON string holds, in lower case; NULL for anything else.
 DROP VIEW IF EXISTS jobs__uuid;
