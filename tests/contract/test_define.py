@@ -88,6 +88,12 @@ def test_the_group_of_a_limit_is_the_jobs_name_unless_it_is_given(store: Store) 
     assert definition(store).concurrency_group == "work"
 
 
+def test_a_limit_may_be_a_million(store: Store) -> None:
+    define(store, concurrency={"limit": 1_000_000})
+
+    assert definition(store).concurrency_limit == 1_000_000
+
+
 @each("priority", [-32_768, 32_767])
 def test_a_priority_may_be_anything_sixteen_bits_hold(store: Store, priority: int) -> None:
     define(store, priority=priority)
@@ -148,6 +154,7 @@ def test_defining_the_same_again_changes_nothing(store: Store) -> None:
         ({"concurrency": {"key": "k"}}, "limit"),
         ({"concurrency": {"limit": 0}}, "limit"),
         ({"concurrency": {"limit": -1}}, "limit"),
+        ({"concurrency": {"limit": 1_000_001}}, "limit"),
         ({"concurrency": {"limit": 1.5}}, "limit"),
         ({"concurrency": {"limit": "1"}}, "limit"),
         ({"concurrency": {"limit": 1, "key": 5}}, "key"),
