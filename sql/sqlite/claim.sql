@@ -31,7 +31,7 @@ SELECT NULL, NULL, NULL WHERE false;
 
 CREATE TRIGGER jobs_claim_called INSTEAD OF INSERT ON jobs_claim
 BEGIN
-    SELECT CASE WHEN typeof(new.worker) <> 'text' OR length(new.worker) NOT BETWEEN 1 AND 190
+    SELECT CASE WHEN typeof(new.worker) <> 'text' OR length(new.worker) NOT BETWEEN 1 AND 190 OR instr(new.worker, char(0)) > 0
                 THEN RAISE(ABORT, 'PJ010 the worker is empty, too long or not text; give 1 to 190 characters')
                 WHEN new.token IS NULL
                   OR new.token NOT GLOB '????????-????-????-????-????????????'

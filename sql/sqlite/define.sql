@@ -125,7 +125,9 @@ BEGIN
                 WHEN type <> 'text'
                 THEN RAISE(ABORT, 'PJ003 option unique_key is not text; give 1 to 190 characters')
                 WHEN length(value) NOT BETWEEN 1 AND 190
-                THEN RAISE(ABORT, 'PJ010 option unique_key is empty or too long; give 1 to 190 characters') END
+                THEN RAISE(ABORT, 'PJ010 option unique_key is empty or too long; give 1 to 190 characters')
+                WHEN value GLOB 'schedule:*' OR value GLOB 'batch:*'
+                THEN RAISE(ABORT, 'PJ003 option unique_key begins with schedule: or batch:; keys that begin so are the queue''s own: begin it otherwise') END
            WHEN 'unique_for' THEN CASE
                 WHEN value NOT IN ('active', 'row', 'ever')
                 THEN RAISE(ABORT, 'PJ003 option unique_for is not one it takes; give active, row or ever')
@@ -166,7 +168,7 @@ SELECT NULL, NULL WHERE false;
 CREATE TRIGGER jobs_define_called INSTEAD OF INSERT ON jobs_define
 BEGIN
     SELECT RAISE(ABORT, 'PJ010 the name is empty, too long or not text; give 1 to 190 characters')
-     WHERE typeof(new.name) <> 'text' OR length(new.name) NOT BETWEEN 1 AND 190;
+     WHERE typeof(new.name) <> 'text' OR length(new.name) NOT BETWEEN 1 AND 190 OR instr(new.name, char(0)) > 0;
 
     INSERT INTO jobs__check_options (options, taker)
     VALUES (coalesce(new.options, '{}'), 'definition');
@@ -196,8 +198,8 @@ BEGIN
 
     SELECT CASE key
            WHEN 'limit' THEN CASE
-                WHEN type <> 'integer' OR value NOT BETWEEN 1 AND 2147483647
-                THEN RAISE(ABORT, 'PJ003 option concurrency.limit is not a whole number from 1; it is how many run at once') END
+                WHEN type <> 'integer' OR value NOT BETWEEN 1 AND 1000000
+                THEN RAISE(ABORT, 'PJ003 option concurrency.limit is not a whole number from 1 to 1000000; it is how many run at once') END
            WHEN 'group' THEN CASE
                 WHEN type NOT IN ('text', 'null') OR instr(value, ':') > 0
                 THEN RAISE(ABORT, 'PJ003 option concurrency.group is not text without a colon; give 1 to 190 characters')

@@ -23,7 +23,7 @@ CREATE TRIGGER jobs_heartbeat_called INSTEAD OF INSERT ON jobs_heartbeat
 BEGIN
     DELETE FROM jobs__replies;
 
-    SELECT CASE WHEN typeof(new.worker) <> 'text' OR length(new.worker) NOT BETWEEN 1 AND 190
+    SELECT CASE WHEN typeof(new.worker) <> 'text' OR length(new.worker) NOT BETWEEN 1 AND 190 OR instr(new.worker, char(0)) > 0
                 THEN RAISE(ABORT, 'PJ010 the worker is empty, too long or not text; give 1 to 190 characters')
                 WHEN typeof(coalesce(new.held, '[]')) <> 'text' OR NOT json_valid(coalesce(new.held, '[]'))
                 THEN RAISE(ABORT, 'PJ003 held is not JSON; give an array of {id, token}')

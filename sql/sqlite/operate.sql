@@ -306,7 +306,7 @@ SELECT NULL WHERE false;
 CREATE TRIGGER jobs_pause_queue_called INSTEAD OF INSERT ON jobs_pause_queue
 BEGIN
     SELECT RAISE(ABORT, 'PJ010 the queue is empty, too long or not text; give 1 to 190 characters')
-     WHERE typeof(new.queue) <> 'text' OR length(new.queue) NOT BETWEEN 1 AND 190;
+     WHERE typeof(new.queue) <> 'text' OR length(new.queue) NOT BETWEEN 1 AND 190 OR instr(new.queue, char(0)) > 0;
 
     INSERT INTO jobs_paused (queue, paused_at)
     VALUES (new.queue, (SELECT now FROM jobs_clock))
@@ -320,7 +320,7 @@ SELECT NULL WHERE false;
 CREATE TRIGGER jobs_resume_queue_called INSTEAD OF INSERT ON jobs_resume_queue
 BEGIN
     SELECT RAISE(ABORT, 'PJ010 the queue is empty, too long or not text; give 1 to 190 characters')
-     WHERE typeof(new.queue) <> 'text' OR length(new.queue) NOT BETWEEN 1 AND 190;
+     WHERE typeof(new.queue) <> 'text' OR length(new.queue) NOT BETWEEN 1 AND 190 OR instr(new.queue, char(0)) > 0;
 
     DELETE FROM jobs_paused WHERE queue = new.queue;
 END;

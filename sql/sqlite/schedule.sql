@@ -18,7 +18,7 @@ SELECT NULL, NULL, NULL WHERE false;
 CREATE TRIGGER jobs_put_schedule_called INSTEAD OF INSERT ON jobs_put_schedule
 BEGIN
     SELECT RAISE(ABORT, 'PJ010 the name is empty, too long or not text; give 1 to 190 characters')
-     WHERE typeof(new.name) <> 'text' OR length(new.name) NOT BETWEEN 1 AND 190;
+     WHERE typeof(new.name) <> 'text' OR length(new.name) NOT BETWEEN 1 AND 190 OR instr(new.name, char(0)) > 0;
 
     INSERT INTO jobs__check_object (options)
     VALUES (new.options);
