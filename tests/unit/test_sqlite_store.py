@@ -387,6 +387,31 @@ class TestWhatIsNoText:
         with pytest.raises(InvalidOption, match="character"):
             defined.claim(ClaimRequest(name, uuid4()))
 
+    @pytest.mark.sql
+    @pytest.mark.parametrize(
+        "call",
+        [
+            "jobs_define (name) VALUES (?)",
+            "jobs_enqueue (name) VALUES (?)",
+            "jobs_claim (token, worker) VALUES ('6f9f5d0e-0000-4000-8000-000000000000', ?)",
+            "jobs_heartbeat (worker) VALUES (?)",
+            "jobs_put_schedule (name) VALUES (?)",
+            "jobs_pause_queue (queue) VALUES (?)",
+            "jobs_resume_queue (queue) VALUES (?)",
+        ],
+    )
+    def test_the_routines_refuse_a_nul_too_which_ends_what_sqlite_counts(self, sql: Any, call: str) -> None:
+        with pytest.raises(sqlite3.IntegrityError, match="PJ010"):
+            sql(f"INSERT INTO {call}", "a\0" + 500 * "b")
+
+    @pytest.mark.sql
+    @pytest.mark.parametrize("options", [r'{"\u0070riority": "x"}', r'{"tenant": "a\u0000b"}', r'{"tenant": "\ud800"}'])
+    def test_options_that_sqlite_would_not_read_as_they_are_written_are_refused(
+        self, defined: Store, sql: Any, options: str
+    ) -> None:
+        with pytest.raises(sqlite3.IntegrityError, match="PJ003"):
+            sql("INSERT INTO jobs_enqueue (name, options) VALUES ('work', ?)", options)
+
     def test_a_row_that_holds_some_stops_nobody(self, defined: Store, file: str) -> None:
         """Another language may have written it."""
         first = defined.enqueue("work", '"?"')
