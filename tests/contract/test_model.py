@@ -28,7 +28,7 @@ from hypothesis.stateful import (
 
 from invariants import assert_invariants
 from pyjobs.errors import BatchClosed, JobRunning, UniqueKeyHeld
-from pyjobs.records import ClaimedJob, ClaimRequest, Enqueued, Held, NewJob, State
+from pyjobs.records import ClaimedJob, ClaimRequest, Enqueued, Held, NewJob, Outcome, OutcomeKind, State
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
 
@@ -41,6 +41,7 @@ ATTEMPTS = 2
 QUEUES = ("a", "b")
 NAMES = ("free", "bounded", "brief", "after")
 LIMIT = 2
+OUTCOMES: tuple[OutcomeKind, ...] = ("done", "done", "failed", "released", "snoozed", "cancelled")
 TABLES = (
     "jobs_failures",
     "jobs_slots",
@@ -162,14 +163,15 @@ class Model:
         if job.key is not None and self.keys.get(job.key) is job:
             del self.keys[job.key]
 
-    def put_back(self, job: Job) -> None:
+    def put_back(self, job: Job, delay: int) -> None:
         if job.key is not None:
             self.keys[job.key] = job
         if job.batch is not None and job.state in ENDED:
             batch = self.batches[job.batch]
             batch.done -= 1
             batch.failed -= job.state != "done"
-        job.state, job.run_at, job.attempts, job.cancelling = "pending", self.now, 0, False
+        job.state, job.run_at = "scheduled" if delay else "pending", self.now + timedelta(seconds=delay)
+        job.attempts, job.cancelling = 0, False
 
     def callbacks(self) -> int:
         return sum(batch.finished for batch in self.batches.values())
@@ -305,10 +307,10 @@ class Contract(RuleBasedStateMachine):
 
     @rule(
         which=st.integers(0, 9),
-        outcome=st.sampled_from(["done", "done", "failed", "released", "snoozed", "cancelled"]),
+        outcome=st.sampled_from(OUTCOMES),
         times=st.integers(1, 2),
     )
-    def settle(self, which: int, outcome: Any, times: int) -> None:
+    def settle(self, which: int, outcome: OutcomeKind, times: int) -> None:
         if not self.claims:
             return
         claimed = self.claims.pop(which % len(self.claims))
@@ -318,14 +320,34 @@ class Contract(RuleBasedStateMachine):
             self.settled(job, outcome)
         expected = self.model.jobs[claimed.id].state if claimed.id in self.model.jobs else None
         for time in range(times):
-            answer = self.store.settle(
-                claimed.id, claimed.token, outcome, {"delay_ms": 7_000} if outcome == "snoozed" else {}
-            )
+            answer = self.store.settle(claimed.id, claimed.token, outcome, detail(outcome))
             gone_at_once = held and time == 0 and expected is None
             assert answer.state == ("done" if gone_at_once else expected)
             if held:
                 assert answer.accepted == (expected is not None or time == 0)
             elif outcome != "failed":
+                assert not answer.accepted
+        self.adopt_callbacks()
+
+    @rule(outcomes=st.lists(st.sampled_from(OUTCOMES), min_size=2, max_size=5))
+    def settle_many(self, outcomes: list[OutcomeKind]) -> None:
+        told: list[tuple[Outcome, State | None]] = []
+        for kind in outcomes[: len(self.claims)]:
+            claimed = self.claims.pop(0)
+            job = self.model.jobs.get(claimed.id)
+            becomes: State | None = None
+            if job is not None and job.token == claimed.token:
+                self.settled(job, kind)
+                becomes = job.state
+            told.append((Outcome(claimed.id, claimed.token, kind, detail(kind)), becomes))
+
+        answers = self.store.settle_many([outcome for outcome, _ in told])
+
+        for (outcome, becomes), answer in zip(told, answers, strict=True):
+            assert answer.id == outcome.id
+            if becomes is not None:
+                assert (answer.accepted, answer.state) == (True, becomes)
+            elif outcome.outcome != "failed":
                 assert not answer.accepted
         self.adopt_callbacks()
 
@@ -386,8 +408,8 @@ class Contract(RuleBasedStateMachine):
 
     # Operating
 
-    @rule(id=ids)
-    def retry(self, id: UUID) -> None:
+    @rule(id=ids, delay=st.sampled_from([0, 60]))
+    def retry(self, id: UUID, delay: int) -> None:
         job = self.model.jobs.get(id)
         filter = {"id": str(id)}
         if job is not None and job.state == "running":
@@ -399,8 +421,8 @@ class Contract(RuleBasedStateMachine):
         elif job is None or job.state == "pending":
             assert self.store.retry(filter) == 0
         else:
-            self.model.put_back(job)
-            assert self.store.retry(filter) == 1
+            self.model.put_back(job, delay)
+            assert self.store.retry(filter, {"delay_ms": delay * 1_000}) == 1
 
     @rule(id=ids)
     def cancel(self, id: UUID) -> None:
@@ -479,6 +501,10 @@ class Contract(RuleBasedStateMachine):
     @invariant()
     def what_always_holds_holds(self) -> None:
         assert_invariants(self.sql)
+
+
+def detail(outcome: OutcomeKind) -> dict[str, Any]:
+    return {"delay_ms": 7_000} if outcome == "snoozed" else {}
 
 
 def has_room(job: Job, took: list[Job], room: dict[str, int]) -> bool:
