@@ -54,7 +54,7 @@ BEGIN
     SELECT CASE WHEN json_type(new.options, '$.callback.name') IS NOT 'text'
                 THEN RAISE(ABORT, 'PJ003 option callback.name is missing or not text; give the name of a defined job')
                 WHEN NOT EXISTS (SELECT 1 FROM jobs_definitions WHERE name = new.options ->> '$.callback.name')
-                THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_definitions for the names that are') END
+                THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_defined for the names that are') END
      WHERE json_type(new.options, '$.callback') = 'object';
 
     INSERT INTO jobs__open_batch (id, name, tenant, callback, args, options)

@@ -88,7 +88,7 @@ BEGIN
     SELECT CASE WHEN coalesce(length(new.name), 0) NOT BETWEEN 1 AND 190 OR instr(new.name, char(0)) > 0
                 THEN RAISE(ABORT, 'PJ010 the name is empty or too long; give the name of a defined job')
                 WHEN NOT EXISTS (SELECT 1 FROM jobs_definitions WHERE name = new.name)
-                THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_definitions for the names that are')
+                THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_defined for the names that are')
                 WHEN new.id IS NOT NULL AND (new.id NOT GLOB '????????-????-????-????-????????????'
                                              OR length(replace(new.id, '-', '')) <> 32
                                              OR replace(new.id, '-', '') GLOB '*[^0-9A-Fa-f]*')

@@ -58,7 +58,7 @@ BEGIN
     SELECT CASE WHEN new.options ->> 'job' IS NULL
                 THEN RAISE(ABORT, 'PJ003 option job is missing; give the name of a defined job')
                 WHEN NOT EXISTS (SELECT 1 FROM jobs_definitions WHERE name = new.options ->> 'job')
-                THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_definitions for the names that are')
+                THEN RAISE(ABORT, 'PJ001 no job of that name is defined; see jobs_defined for the names that are')
                 WHEN (new.options ->> 'cron' IS NULL) = (new.options ->> 'every_ms' IS NULL) OR trim(new.options ->> 'cron') = ''
                 THEN RAISE(ABORT, 'PJ011 the schedule has no timing, or two; give either cron or every_ms')
                 WHEN (SELECT ms FROM jobs__moment WHERE given = json_quote(CAST(new.next_run_at AS TEXT))) IS NULL
