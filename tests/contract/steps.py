@@ -23,6 +23,20 @@ from pyjobs.store.base import Store
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000  # in ms, as the contract's durations are
 
 
+PARAMETERS = {
+    "jobs_enqueue": ("name", "args", "options", "id"),
+    "jobs_enqueue_many": ("jobs",),
+    "jobs_claim": ("worker", "token", "options"),
+    "jobs_heartbeat": ("worker", "held", "options"),
+    "jobs_settle": ("id", "token", "outcome", "detail"),
+    "jobs_settle_many": ("outcomes",),
+    "jobs_define": ("name", "options"),
+    "jobs_open_batch": ("options",),
+    "jobs_sweep": ("options",),
+    "jobs_cancel": ("filter",),
+}
+
+
 def define(store: Store, name: str = "work", **options: Any) -> None:
     store.define(name, options)
 
@@ -104,6 +118,16 @@ def refused(store: Store, error: type[PyjobsError], *mentions: str) -> Iterator[
         assert mention in said
     assert caught.value.hint, f"no hint in {said!r}"
     assert store.count() == before
+
+
+def call(sql: Any, routine: str, *arguments: str | None) -> None:
+    """A routine by plain SQL, as another language would call it."""
+    places = ", ".join("?" * len(arguments))
+    if sql.dialect == "sqlite":
+        names = ", ".join(PARAMETERS[routine][: len(arguments)])
+        sql(f"INSERT INTO {routine} ({names}) VALUES ({places})", *arguments)
+    else:
+        sql(f"SELECT * FROM {routine}({places})", *arguments)
 
 
 def each(names: str | tuple[str, ...], cases: Mapping[str, Any] | Iterable[Any]) -> Callable[..., Callable[..., None]]:

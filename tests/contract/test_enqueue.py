@@ -23,6 +23,7 @@ from steps import (
     HOUR,
     SECOND,
     after,
+    call,
     claim,
     claim_one,
     define,
@@ -359,6 +360,25 @@ class TestArgumentsAreKeptVerbatim:
         store.enqueue_many([NewJob("work", options={"meta": meta})])
 
         assert [json.loads(job.meta or "null") for job in claim(store, 2)] == [meta, meta]
+
+    @pytest.mark.sql
+    @each(
+        "meta",
+        [
+            '{"k":"a\\u0000b"}',
+            '{"k":"\\ud800"}',
+            '{"k":1000000000000000000000000000000}',
+            '{"k":[1e22,-0.0,1.50]}',
+            '{"k":1,"k":2}',
+            '{"":{"":""},"z":1,"a":2}',
+            '{"k":"é\\u00e9🐍"}',
+        ],
+    )
+    def test_meta_too(self, store: Store, sql: Any, meta: str) -> None:
+        define(store)
+        call(sql, "jobs_enqueue", "work", "{}", f'{{"meta": {meta}}}')
+
+        assert claim_one(store).meta == meta
 
     def test_no_meta_is_none(self, store: Store) -> None:
         define(store)

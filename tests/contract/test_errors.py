@@ -22,7 +22,7 @@ from pyjobs.errors import (
 )
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
-from steps import claim, claim_one, define, each, enqueue, refused
+from steps import call, claim, claim_one, define, each, enqueue, refused
 
 # How each code comes about by plain SQL; PJ012 is the driver's.
 PLAIN: dict[str, tuple[str, str]] = {
@@ -61,29 +61,7 @@ def test_plain_sql_is_refused_with_the_code(store: Store, sql: Any, code: str) -
     assert store.count() == 0
 
 
-PARAMETERS = {
-    "jobs_enqueue": ("name", "args", "options", "id"),
-    "jobs_enqueue_many": ("jobs",),
-    "jobs_claim": ("worker", "token", "options"),
-    "jobs_heartbeat": ("worker", "held", "options"),
-    "jobs_settle": ("id", "token", "outcome", "detail"),
-    "jobs_settle_many": ("outcomes",),
-    "jobs_define": ("name", "options"),
-    "jobs_open_batch": ("options",),
-    "jobs_sweep": ("options",),
-    "jobs_cancel": ("filter",),
-}
 UUID_TEXT = "33333333-3333-7333-8333-333333333333"
-
-
-def call(sql: Any, routine: str, *arguments: str | None) -> None:
-    """A routine by plain SQL, as another language would call it."""
-    places = ", ".join("?" * len(arguments))
-    if sql.dialect == "sqlite":
-        names = ", ".join(PARAMETERS[routine][: len(arguments)])
-        sql(f"INSERT INTO {routine} ({names}) VALUES ({places})", *arguments)
-    else:
-        sql(f"SELECT * FROM {routine}({places})", *arguments)
 
 
 @pytest.mark.sql
