@@ -115,7 +115,7 @@ def claimer(store: Store, lane: Lane) -> list[tuple[UUID, int]]:
 class Visit:
     """How long a job was in hand, by the machine's clock, and how many of its bucket were then."""
 
-    bucket: str
+    bucket: int
     entered: int
     left: int
     together: int
@@ -128,11 +128,11 @@ def visitor(store: Store, lane: Lane) -> list[Visit]:
     visits: list[Visit] = []
     while store.count({"state": "pending"}):
         jobs = store.claim(lane.request(chance.randint(1, 6)))
-        entered = [(job, *_enter(counters, json.loads(job.args)["k"])) for job in jobs]
-        for job, together, moment in entered:
-            place = json.loads(job.args)["k"]
-            left = _leave(counters, place)
-            visits.append(Visit(f"{job.name}:{place}", moment, left, together))
+        places = [json.loads(job.args)["k"] for job in jobs]
+        entered = [_enter(counters, place) for place in places]
+        store.heartbeat(lane.worker, [Held(job.id, job.token) for job in jobs])
+        left = [_leave(counters, place) for place in places]
+        visits += map(Visit, places, (moment for _, moment in entered), left, (together for together, _ in entered))
         outcome = chance.choice(["done", "done", "failed", "released"])
         store.settle_many([Outcome(job.id, job.token, outcome, {}) for job in jobs])  # type: ignore[arg-type]
     return visits

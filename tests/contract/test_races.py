@@ -92,7 +92,7 @@ def test_eight_workers_never_exceed_a_limit(store: Store, database: Any, sql: An
 def most_at_once(visits: list[Visit]) -> int:
     """The most jobs of one bucket that were in hand at one moment, by when each was entered and left."""
     most = 0
-    steps: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    steps: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for visit in visits:
         steps[visit.bucket] += [(visit.entered, +1), (visit.left, -1)]
     for bucket in steps.values():
@@ -159,7 +159,9 @@ def test_a_storm_of_everything_breaks_nothing(store: Store, database: Any, sql: 
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not any(pipe.poll(0.2) for _, pipe in processes):
             assert_invariants(sql)
-        did = sum((answer(process, pipe) for process, pipe in processes), Counter[str]())
+        did = Counter[str]()
+        for process, pipe in processes:
+            did.update(answer(process, pipe))
     assert_invariants(sql)
 
     drain(store, TestClock(database.url))
@@ -179,7 +181,7 @@ def test_work_of_killed_processes_is_not_lost(store: Store, database: Any, sql: 
     with running(hoarder, database, racers=4, shared=progress) as processes:
         deadline = time.monotonic() + 15
         for number, (process, _) in enumerate(processes):
-            while sum(progress) < 40 * (number + 1) and time.monotonic() < deadline:
+            while sum(progress[:]) < 40 * (number + 1) and time.monotonic() < deadline:
                 assert process.is_alive()
                 process.join(0.01)
             process.kill()
