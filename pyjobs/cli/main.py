@@ -72,7 +72,7 @@ def _told(error: Exception) -> int:
             return _say(error.code, error.message, error.hint)
         case click.UsageError():
             command = error.ctx.command_path if error.ctx else "pyjobs"
-            _say("USAGE", error.format_message(), f"{command} --help shows what it takes")
+            _say("USAGE", " ".join(error.format_message().split()), f"{command} --help shows what it takes")
             return 2
         case click.Abort():
             return _say("ABORTED", "stopped before the end", "")
@@ -89,14 +89,18 @@ def _say(code: str, message: str, hint: str) -> int:
     return 1
 
 
-@click.group(cls=Commands, no_args_is_help=True)
+@click.group(cls=Commands, invoke_without_command=True, subcommand_metavar="COMMAND [ARGS]...")
 @_debug_option
 @click.version_option(package_name="pyjobs", message="pyjobs %(version)s")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Background jobs in the database you already run.
 
     Start with `pyjobs demo`: it needs nothing and shows what a queue does.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(2)
 
 
 for _section in _SECTIONS.values():

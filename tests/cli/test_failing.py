@@ -33,6 +33,7 @@ def assert_told(ran: Ran, status: int, code: str, *mentions: str) -> None:
         ["show"],
         ["show", "not-an-id"],
         ["enqueue"],
+        ["completion"],
         ["enqueue", "a", "{}", "{}"],
         ["enqueue", "a", "--in", "soon"],
         ["enqueue", "a", "--in", "-5s"],
@@ -50,6 +51,13 @@ def assert_told(ran: Ran, status: int, code: str, *mentions: str) -> None:
 )
 def test_a_command_line_that_makes_no_sense(pyjobs: Pyjobs, args: list[str]) -> None:
     assert_told(pyjobs(*args), 2, "USAGE", "--help")
+
+
+def test_without_a_command_it_helps(pyjobs: Pyjobs) -> None:
+    ran = pyjobs()
+    assert (ran.status, ran.out) == (2, "")
+    assert ran.err.startswith("Usage: ")
+    assert "\nOperate:\n" in ran.err
 
 
 def test_a_moment_without_a_time_zone_is_told_so(pyjobs: Pyjobs) -> None:
