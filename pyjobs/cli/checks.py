@@ -261,7 +261,7 @@ def _schedule_jobs(patient: Patient) -> Finding:
 
 def _definitions(patient: Patient) -> Finding:
     if patient.differences is None:
-        return Finding("definitions", "ok", "not compared: no application is named (--app)")
+        return Finding("definitions", "ok", "not compared: there is no application to compare with (--app)")
     if not patient.differences:
         return Finding("definitions", "ok", "the database has what the application declares")
     told = _named(f"{each.name} ({each.told() or each.change})" for each in patient.differences)

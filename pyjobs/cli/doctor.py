@@ -32,10 +32,7 @@ def doctor(context: click.Context, app: str | None, database: str | None, as_jso
 
     With --app the application's jobs and schedules are compared with those in the database.
     """
-    jobs, failed = _chosen(app, database)
-    with closing(jobs):
-        compared = failed is None and _is_named(app)
-        found = [*([failed] if failed else []), *examine(jobs, compared=compared)]
+    found = _found(app, database)
     counts: Counter[str] = Counter(each.level for each in found)
     if as_json:
         said = {"healthy": not counts["problem"], "problems": counts["problem"], "warnings": counts["warning"]}
@@ -47,16 +44,27 @@ def doctor(context: click.Context, app: str | None, database: str | None, as_jso
         context.exit(1)
 
 
-def _chosen(app: str | None, database: str | None) -> tuple[Jobs, Finding | None]:
-    """What to examine: if the application cannot be had, that is a finding, and the database is looked at without."""
+def _found(app: str | None, database: str | None) -> list[Finding]:
+    """If the application cannot be had, that is a finding, and the database is looked at without: if it is known."""
     if not _is_named(app):
-        return queue(None, database), None
+        return _examined(queue(None, database), compared=False)
     try:
         jobs = application(app, database)
         jobs.load_packages()
-        return jobs, None
     except InvalidConfiguration as error:
-        return queue(None, database), Finding("application", "problem", error.message, error.hint)
+        failed = Finding("application", "problem", error.message, error.hint)
+    else:
+        return _examined(jobs, compared=True)
+    try:
+        jobs = queue(None, database)
+    except InvalidConfiguration:  # only the application could have said which database it is
+        return [failed]
+    return [failed, *_examined(jobs, compared=False)]
+
+
+def _examined(jobs: Jobs, *, compared: bool) -> list[Finding]:
+    with closing(jobs):
+        return examine(jobs, compared=compared)
 
 
 def _is_named(app: str | None) -> bool:

@@ -225,7 +225,7 @@ class TestSchedules:
 
 class TestTheApplication:
     def test_what_it_declares_is_compared(self, doctor: Any, pyjobs: Pyjobs, shop: str, at: list[str]) -> None:
-        assert "no application is named" in doctor("definitions")[1]
+        assert "no application to compare" in doctor("definitions")[1]
         level, message, names = doctor("definitions", "--app", shop)
         assert (level, names) == ("warning", ["explode", "rebuild"])
         assert "explode (new)" in message
@@ -240,3 +240,9 @@ class TestTheApplication:
         level, message, _ = doctor("application", "--app", "nowhere:jobs")
         assert (level, "nowhere" in message) == ("problem", True)
         assert doctor("dead", "--app", "nowhere:jobs")[0] == "ok"
+
+    def test_when_it_alone_could_have_said_which_database(self, pyjobs: Pyjobs, elsewhere: Path) -> None:
+        ran = pyjobs("doctor", "--app", "nowhere:jobs", "--json")
+        assert (ran.status, [each["check"] for each in ran.json["checks"]]) == (1, ["application"])
+        elsewhere.joinpath("pyproject.toml").write_text('[tool.pyjobs]\napp = "nowhere:jobs"\n')
+        assert pyjobs("doctor", "--json").json == ran.json
