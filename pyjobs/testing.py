@@ -195,7 +195,10 @@ async def _awaited(attempt: Attempt) -> outcomes.Result:
 
 
 def _name(job: str | Named) -> str:
-    return job if isinstance(job, str) else job.name
+    name = job if isinstance(job, str) else getattr(job, "name", None)
+    if not isinstance(name, str):
+        raise InvalidOption(f"{job!r} is neither a job nor the name of one", "name it, or pass what @jobs.job made")
+    return name
 
 
 def _comparable(expected: Expected) -> dict[str, Any]:
@@ -205,9 +208,17 @@ def _comparable(expected: Expected) -> dict[str, Any]:
             f"there is no {min(unknown)!r} to expect of a job", "there are: " + ", ".join(Expected.__annotations__)
         )
     asked: dict[str, Any] = dict(expected)
+    if "at" in expected:
+        asked["at"] = _aware(expected["at"], "at")
     if "delay" in expected:
         asked["delay"] = milliseconds(expected["delay"], "delay") * _MILLISECOND
     return asked
+
+
+def _aware(moment: datetime, name: str) -> datetime:
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise InvalidOption(f"{name} is not a moment with a time zone: {moment!r}", "write datetime(…, tzinfo=UTC)")
+    return moment
 
 
 def _fits(job: EnqueuedJob, key: str, value: Any) -> bool:
@@ -241,10 +252,11 @@ class TestClock:
 
     def set(self, moment: datetime) -> None:
         """Move to ``moment``, forward or back; it must have a time zone."""
-        self._execute(self._sql.write.format((moment - _EPOCH) // _MILLISECOND))
+        self._execute(self._sql.write.format((_aware(moment, "the clock's new present") - _EPOCH) // _MILLISECOND))
 
-    def advance(self, seconds: float) -> datetime:
-        """Move on by ``seconds``, and answer the new present."""
+    def advance(self, by: float | str | timedelta) -> datetime:
+        """Move on by so many seconds, or by ``"5m"`` or a timedelta, and answer the new present."""
+        seconds = by if isinstance(by, int | float) else milliseconds(by, "what the clock is to advance by") / 1000
         moment = self.now() + timedelta(seconds=seconds)
         self.set(moment)
         return moment

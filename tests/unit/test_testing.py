@@ -184,6 +184,23 @@ class TestAsserting:
     def test_what_cannot_be_expected_is_told(self, jobs: TestJobs) -> None:
         with pytest.raises(InvalidOption, match="'quue'"):
             jobs.assert_enqueued("mail", quue="x")  # type: ignore[call-arg]
+        with pytest.raises(InvalidOption, match=r"<lambda> at .* is neither a job nor the name"):
+            jobs.assert_enqueued(lambda: None)  # type: ignore[arg-type]
+        with pytest.raises(InvalidOption, match="at is not a moment with a time zone"):
+            jobs.assert_enqueued("mail", at=datetime(2100, 1, 1))
+
+
+class TestTheClock:
+    @pytest.mark.parametrize("by", [300, 300.0, "5m", timedelta(minutes=5)])
+    def test_it_advances_by(self, jobs: TestJobs, by: Any) -> None:
+        before = jobs.clock.now()
+        assert jobs.clock.advance(by) == jobs.clock.now() == before + timedelta(minutes=5)
+
+    def test_what_is_no_moment_or_length_is_told(self, jobs: TestJobs) -> None:
+        with pytest.raises(InvalidOption, match="to advance by is not a duration: 'soon'"):
+            jobs.clock.advance("soon")
+        with pytest.raises(InvalidOption, match="new present is not a moment with a time zone"):
+            jobs.clock.set(datetime(2100, 1, 1))
 
 
 class TestThePlugin:
