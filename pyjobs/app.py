@@ -193,7 +193,7 @@ class Jobs:
     ) -> None:
         self.name = name or _module_of(sys._getframe(1))
         self._url = url
-        self._tenant_scope = tenant_scope
+        self.tenant_scope = tenant_scope
         self._including = threading.RLock()
         self._includer: int | None = None  # the thread that includes something
         self._loaded = False
@@ -617,7 +617,7 @@ class Jobs:
     @contextmanager
     def _entered(self, tenant: str | None) -> Iterator[None]:
         """The scope in which a handler is called: the tenant's here, and the application's own."""
-        own = nullcontext() if tenant is None or self._tenant_scope is None else self._tenant_scope(tenant)
+        own = nullcontext() if tenant is None or self.tenant_scope is None else self.tenant_scope(tenant)
         with tenants.entered(tenant), own:
             yield
 

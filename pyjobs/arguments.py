@@ -17,6 +17,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal, InvalidOperation
@@ -157,11 +158,9 @@ def _scalar(kind: type, write: Callable[[Any], Any], read: Callable[[Any], Any])
     """A type that travels as one string or whole number. ``write`` and ``read`` raise ``ValueError``."""
 
     def decode(value: Any, path: str) -> Any:
-        try:
+        with suppress(Exception):  # an enum's _missing_ may raise anything, and UUID does so of a number
             if type(value) in (str, int):
                 return read(value)
-        except (ValueError, TypeError):
-            pass
         raise _unfit(kind, path)
 
     def encode(value: Any, path: str) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypedDict, TypeVa
 from uuid import UUID
 
 from pyjobs import tenant
-from pyjobs.arguments import Codec, codecs_of, decode_all, dumps, encode_all, loads
+from pyjobs.arguments import DEEPEST, Codec, codecs_of, decode_all, dumps, encode_all, loads
 from pyjobs.context import JobContext
 from pyjobs.duration import milliseconds
 from pyjobs.errors import InvalidArguments, InvalidConfiguration
@@ -205,6 +205,10 @@ class Job(Generic[P, R]):
             raise InvalidConfiguration(
                 f"the job {self.name!r} is async and asks for a process", "a coroutine runs in the worker's event loop"
             )
+        if inspect.isgeneratorfunction(self.handler) or inspect.isasyncgenfunction(self.handler):
+            raise InvalidConfiguration(
+                f"the handler of {self.name!r} is a generator, of which a call does nothing", "write it without yield"
+            )
         if self.timeout_ms == 0:
             raise InvalidConfiguration(f"the job {self.name!r} has a timeout of 0", "leave it out for none")
 
@@ -249,7 +253,10 @@ class _Signature:
     def encode(self, args: Mapping[str, Any]) -> str:
         if not isinstance(args, Mapping):
             raise InvalidArguments("args is not a mapping of names to values", 'pass them by name: {"user_id": 1}')
-        return dumps(encode_all(args, self.codecs, "args"))
+        try:
+            return dumps(encode_all(args, self.codecs, "args"))
+        except RecursionError:  # a dataclass that contains itself
+            raise _too_deep() from None
 
     def fit(self, args_json: str, context: JobContext) -> dict[str, Any]:
         args = loads(args_json)
@@ -257,7 +264,10 @@ class _Signature:
             raise InvalidArguments(f"the arguments of {self.job!r} are not a JSON object", "they are passed by name")
         if not self.required <= args.keys() or (self.rest is None and not args.keys() <= self.names):
             self._bound((), args)  # says what does not fit; binding each time would cost more than the rest of this
-        values = decode_all(args, self.codecs, "args") if self.codecs else args
+        try:
+            values = decode_all(args, self.codecs, "args") if self.codecs else args
+        except RecursionError:
+            raise _too_deep() from None
         return values | {_CONTEXT: context} if self.takes_context else values
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,6 +279,10 @@ class _Signature:
             ) from None
         rest = bound.pop(self.rest, {}) if self.rest else {}
         return bound | rest
+
+
+def _too_deep() -> InvalidArguments:
+    return InvalidArguments(f"args are nested more than {DEEPEST} levels deep, or contain themselves")
 
 
 def _is_context(parameter: Parameter) -> bool:

@@ -58,9 +58,11 @@ def _serve(line: Line) -> None:
 
 def _jobs(setup: Setup) -> Jobs:
     """The jobs to perform, found where the worker found them; they enqueue to the worker's database."""
-    if setup.application is not None:
-        setup.application.find().use(setup.database)
     jobs = Jobs(setup.database, name=__name__)
+    if setup.application is not None:
+        application: Jobs = setup.application.find()
+        application.use(setup.database)
+        jobs.tenant_scope = application.tenant_scope
     for name, place in setup.handlers.items():
         jobs.define(name, place.find_handler())
     return jobs

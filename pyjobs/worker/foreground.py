@@ -46,6 +46,8 @@ def _stops(signals: int, lifeline: int | None) -> Iterator[None]:
             word = os.read(side, 1)
             if word == _END:
                 return
+            if side == signals and word[0] not in STOP:
+                continue  # a signal that the application handles: what wakes us for ours wakes us for all
             if not word:
                 sides.remove(side)
             asked[side] += 1

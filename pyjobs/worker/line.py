@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from pyjobs.app import Jobs
+from pyjobs.errors import InvalidConfiguration
 from pyjobs.records import ClaimedJob, Outcome
 from pyjobs.worker.places import Place
 
@@ -38,13 +39,20 @@ class Setup:
 
     @classmethod
     def of(cls, jobs: Jobs) -> Self:
-        """``InvalidConfiguration`` for a job whose handler a child would not find."""
+        """``InvalidConfiguration`` for a job whose handler or tenant scope a child would not find."""
         apart = [job for job in jobs.definitions.values() if job.isolation == "process"]
+        application = Place.of_application(jobs) if apart else None
+        if apart and application is None and jobs.tenant_scope is not None:
+            raise InvalidConfiguration(
+                f"the job {apart[0].name!r} asks for isolation='process', but no other process can find the"
+                " application, whose tenant_scope it is to be called in",
+                "make the Jobs a variable of a module that can be imported",
+            )
         return cls(
             argv=sys.argv,
             log_level=logging.root.level,
             database=jobs.url,
-            application=Place.of_application(jobs) if apart else None,
+            application=application,
             handlers={job.name: Place.of_handler(job) for job in apart},
         )
 

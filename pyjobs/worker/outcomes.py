@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextvars
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -50,10 +50,23 @@ def _perform(attempt: Attempt) -> Result:
         return _unprepared(claimed, error)
     try:
         with attempt.job.entered(claimed.tenant):
-            call()
+            _refuse_unperformed(call())
     except BaseException as error:
         return raised(claimed, error)
     return Result(_outcome(claimed, "done"))
+
+
+def _refuse_unperformed(answer: object) -> None:
+    """A handler that hides an ``async def`` or a generator behind a plain function has done nothing yet: that is no
+    success, and the next attempt would do no more."""
+    if isinstance(answer, Coroutine | Generator):
+        answer.close()
+    elif not isinstance(answer, AsyncGenerator):
+        return
+    raise Permanent(
+        f"the handler did nothing: it answered a {type(answer).__name__}, which nobody runs;"
+        " make it, and what decorates it, async def, or a plain def without yield"
+    )
 
 
 async def perform_async(attempt: Attempt) -> Result:

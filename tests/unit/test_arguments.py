@@ -57,6 +57,14 @@ class Color(Enum):
     RED = "red"
 
 
+class Strict(Enum):
+    ONE = 1
+
+    @classmethod
+    def _missing_(cls, value: object) -> Strict:
+        raise LookupError(value)
+
+
 class Level(IntEnum):
     LOW = 1
 
@@ -235,6 +243,8 @@ def test_a_value_in_its_travelling_form_is_sent_as_it_is() -> None:
         (datetime, date(2026, 1, 1)),
         (date, datetime(2026, 1, 1)),
         (UUID, "not-one"),
+        (UUID, 5),
+        (Strict, 2),
         (Decimal, Decimal("nan")),
         (Decimal, Decimal("snan")),
         (Decimal, Decimal("inf")),

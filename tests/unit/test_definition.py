@@ -4,6 +4,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONTEXT = JobContext(new_id(), "work", "default", 1, 5, NOW, NOW, "worker-1")
+
+
+@dataclass
+class Node:
+    following: Node | None = None
 
 
 class Sent(list[tuple[str, str, EnqueueOptions, Any]]):
@@ -142,6 +148,28 @@ class TestDeclaring:
 
         with pytest.raises(InvalidConfiguration, match="async"):
             job(handler, isolation="process")
+
+    def test_a_generator_which_a_call_does_not_run_is_refused(self) -> None:
+        def plain() -> Any:
+            yield
+
+        async def coroutine() -> Any:
+            yield
+
+        for handler in (plain, coroutine):
+            with pytest.raises(InvalidConfiguration, match="is a generator"):
+                job(handler)
+
+    def test_a_dataclass_that_contains_itself_or_is_nested_without_end_is_refused(self) -> None:
+        def handler(node: Node) -> None: ...
+
+        node = Node()
+        node.following = node
+        stranger = '{"node":' + '{"following":' * 400 + "null" + "}" * 401
+
+        for refused in (lambda: job(handler).encode({"node": node}), lambda: job(handler).prepare(stranger, CONTEXT)):
+            with pytest.raises(InvalidArguments, match="contain themselves"):
+                refused()
 
     def test_it_stands_where_the_handler_stood(self) -> None:
         declared = job(add)

@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,18 @@ from pyjobs.app import Jobs
 from pyjobs.context import JobContext, Permanent, RetryAfter, Snooze
 from pyjobs.definition import Backoff
 
-jobs = Jobs(name="apart")
+tenants: list[str] = []
+
+
+@contextmanager
+def tenancy(name: str) -> Iterator[None]:
+    """The application's own scope of a tenant."""
+    tenants.append(name)
+    yield
+    tenants.remove(name)
+
+
+jobs = Jobs(name="apart", tenant_scope=tenancy)
 
 NAP = 60.0  # nothing here is to sleep to the end of it
 
@@ -107,6 +120,11 @@ def logs(times: int, *, context: JobContext) -> None:
 def shouts(megabytes: int) -> None:
     for _ in range(megabytes):
         print("x" * 1_000_000)
+
+
+@jobs.job(isolation="process")
+def scoped(path: str) -> None:
+    write(path, tenants)
 
 
 @jobs.job(isolation="process")

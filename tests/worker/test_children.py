@@ -55,6 +55,20 @@ class TestPerforming:
         assert int(pid) != os.getpid()
         assert is_gone(int(pid))
 
+    def test_the_applications_own_scope_of_the_tenant_is_entered_there_too(self, jobs: Jobs, files: Path) -> None:
+        jobs.enqueue("scoped", {"path": str(files / "acme")}, tenant="acme")
+        jobs.enqueue("scoped", {"path": str(files / "nobody")})
+
+        assert once(jobs, concurrency=1) == Report(claimed=2, done=2)
+        assert [read(files / "acme"), read(files / "nobody")] == ["['acme']", "[]"]
+
+    def test_a_scope_that_a_child_would_not_find_is_refused(self, database: Database) -> None:
+        hidden = [Jobs(database.url, tenant_scope=apart.tenancy)]
+        hidden[0].define("slow", apart.slow, isolation="process")
+
+        with pytest.raises(InvalidConfiguration, match="tenant_scope"):
+            once(hidden[0])
+
     def test_a_child_is_used_again_and_there_are_no_more_than_needed(
         self, jobs: Jobs, work: Work, store: Store, files: Path
     ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -61,6 +62,24 @@ class TestReturning:
         assert once(jobs) == Report(claimed=2, done=2)
         assert sorted(seen) == [(1, ["a"]), (2, [])]
         assert [found(store, id).state for id in ids] == ["done", "done"]
+
+    def test_a_coroutine_or_generator_that_nobody_runs_is_no_success(self, jobs: Jobs, store: Store) -> None:
+        async def coroutine() -> None: ...
+
+        def generator() -> Iterator[int]:
+            yield 1
+
+        def hidden(handler: Callable[[], Any]) -> Callable[[], Any]:
+            return functools.wraps(handler)(lambda: handler())
+
+        jobs.define("coroutine", lambda: coroutine())
+        jobs.define("generator", lambda: generator())
+        jobs.define("decorated", hidden(coroutine))
+        ids = [jobs.enqueue(name) for name in ("coroutine", "generator", "decorated")]
+
+        assert once(jobs) == Report(claimed=3, failed=3, dead=3)
+        for id in ids:
+            assert "did nothing" in str(only_failure(store, id).message)
 
     def test_the_context_tells_about_the_attempt(self, jobs: Jobs, store: Store) -> None:
         contexts: list[JobContext] = []

@@ -34,10 +34,14 @@ class Process:
 
     def began(self) -> UUID:
         """The next job it says it has begun."""
-        assert self.popen.stdout is not None
-        word, _, id = self.popen.stdout.readline().partition(" ")
+        word, _, id = self.said().partition(" ")
         assert word == "began", self.popen.communicate(timeout=PATIENCE)
-        return UUID(id.strip())
+        return UUID(id)
+
+    def said(self) -> str:
+        """The next line it says."""
+        assert self.popen.stdout is not None
+        return self.popen.stdout.readline().strip()
 
     def signal(self, number: int) -> None:
         self.popen.send_signal(number)
@@ -81,6 +85,19 @@ def test_a_signal_lets_it_finish_what_it_runs(store: Store, start: Start, number
     assert process.ended().strip() == str(Report(claimed=1, done=1))
     assert found(store, id).state == "done"
     assert store.workers() == []
+
+
+def test_a_signal_that_the_application_handles_itself_does_not_stop_it(store: Store, start: Start) -> None:
+    enqueued(store, "short")
+    process = start()
+    process.began()
+    process.signal(signal.SIGUSR1)
+    assert process.said() == "heard"
+
+    id = enqueued(store, "short")
+    assert process.began() == id
+    process.signal(signal.SIGTERM)
+    assert process.ended().strip() == str(Report(claimed=2, done=2))
 
 
 def test_what_is_too_long_for_the_grace_is_given_back_and_done_elsewhere(

@@ -6,6 +6,7 @@ Run as ``python worker_process.py URL LEASE GRACE``.
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
 
@@ -41,5 +42,6 @@ async def coroutine(*, context: JobContext) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGUSR1, lambda number, frame: say("heard"))  # the application's own affair
     worker = Worker(jobs, lease=sys.argv[2], grace=sys.argv[3], poll_interval="200ms")
     say(str(run_with_signals(worker)))
