@@ -62,6 +62,10 @@ class Mail:
         self.name = name
         self._jobs = jobs
         sender = SmtpServer.of(send) if isinstance(send, str) else send
+        if not callable(sender):
+            raise InvalidConfiguration(
+                f"send is a {type(send).__name__}", "pass smtp://host, or a function that takes the message"
+            )
         given: JobOptions = {**_DEFAULTS, **options}
 
         def deliver(message: str) -> None:
@@ -81,8 +85,10 @@ def stored(message: EmailMessage) -> str:
     """The message as text that any database keeps, dated, and with a Message-ID of its own."""
     if not isinstance(message, EmailMessage):
         raise InvalidArguments(f"a {type(message).__name__} is no message", "make an email.message.EmailMessage")
-    if not message["From"] or not any(message[name] for name in _RECIPIENTS):
-        raise InvalidArguments("the message has no sender or no recipient", "set From, and To, Cc or Bcc")
+    if not message["From"]:
+        raise InvalidArguments("the message has no sender", "set From")
+    if not any(message[name] for name in _RECIPIENTS):
+        raise InvalidArguments("the message has no recipient", "set To, Cc or Bcc")
     kept = parsed(_text(message))
     if "Date" not in kept:
         kept["Date"] = localtime()
@@ -128,6 +134,11 @@ class SmtpServer:
             ) from None
         if not parts.hostname:
             raise InvalidConfiguration(f"{redacted(url)!r} names no host", f"write {parts.scheme}://host")
+        if parts.path.strip("/") or parts.query or parts.fragment:  # not shown: may be what follows a / in a password
+            raise InvalidConfiguration(
+                f"the {parts.scheme}:// URL of the mail server goes on after its host",
+                f"write {parts.scheme}://host:port, and / ? # in a password as %2F %3F %23",
+            )
         if parts.username and parts.scheme == "smtp":
             raise InvalidConfiguration(
                 f"over {redacted(url)!r} a password would be sent in clear", "write smtp+starttls:// or smtps://"

@@ -207,12 +207,12 @@ class TestStored:
         kept = parsed(stored(made))
         assert (kept["Message-ID"], kept["Date"]) == ("<1@example.org>", "Thu, 01 Jan 2026 00:00:00 +0000")
 
-    @pytest.mark.parametrize("missing", ["From", "recipients"])
+    @pytest.mark.parametrize("missing", ["sender", "recipient"])
     def test_what_cannot_be_sent_is_refused_at_once(self, missing: str) -> None:
         made = message()
-        for name in ["From"] if missing == "From" else ["To", "Bcc"]:
+        for name in ["From"] if missing == "sender" else ["To", "Bcc"]:
             del made[name]
-        with pytest.raises(InvalidArguments, match="no sender or no recipient"):
+        with pytest.raises(InvalidArguments, match=f"has no {missing}"):
             stored(made)
 
     def test_so_is_what_is_no_message(self) -> None:
@@ -310,12 +310,19 @@ class TestEncrypted:
             ("http://shop:secret@host", "is no mail server"),
             ("smtp://host:no", "is no mail server"),
             ("smtps://", "names no host"),
+            ("smtps://shop:secret@host/path", "goes on after its host"),
+            ("smtps://shop:12/secret@host", "goes on after its host"),
+            ("smtp://host?timeout=5", "goes on after its host"),
         ],
     )
     def test_what_makes_no_sense_is_refused_and_no_password_shown(self, url: str, told: str) -> None:
         with pytest.raises(InvalidConfiguration, match=told) as refusal:
             Mail(Jobs(), send=url)
         assert "secret" not in f"{refusal.value.message}{refusal.value.hint}"
+
+    def test_neither_a_server_nor_a_function(self) -> None:
+        with pytest.raises(InvalidConfiguration, match="send is a int"):
+            Mail(Jobs(), send=25)  # type: ignore[arg-type]
 
     def test_a_server_does_not_show_its_password(self) -> None:
         assert "secret" not in repr(SmtpServer.of("smtps://shop:secret@host"))
