@@ -12,7 +12,7 @@ import threading
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, MappingProxyType
@@ -421,7 +421,7 @@ class Jobs:
 
     def enqueue_many(self, requests: Iterable[Request], *, connection: Any = None) -> Sequence[Enqueued]:
         """Enqueue many in one round trip, all or none; an answer for each, in order. Calls ``jobs_enqueue_many``."""
-        new = [request if isinstance(request, NewJob) else self._requested(*request) for request in requests]
+        new = [_scoped(each) if isinstance(each, NewJob) else self._requested(*each) for each in requests]
         if not new:
             return []
         return self.call(lambda store: store.enqueue_many(new), connection)
@@ -674,7 +674,15 @@ def _encode(args: Mapping[str, Any]) -> str:
 
 def _stamped(options: EnqueueOptions) -> dict[str, Any]:
     """The options as the contract takes them, with the tenant in scope unless one is named."""
-    given = contract_options(options)
+    return _with_tenant(contract_options(options))
+
+
+def _scoped(new: NewJob) -> NewJob:
+    """A job that was made elsewhere: in a scope it is as much the tenant's as any other."""
+    return replace(new, options=_with_tenant(dict(new.options)))
+
+
+def _with_tenant(given: dict[str, Any]) -> dict[str, Any]:
     scope = tenants.current()
     if "tenant" in given:
         tenants.check(given["tenant"])

@@ -28,13 +28,14 @@ class StorePool:
         self._patience = patience_seconds
         self._changing = threading.Lock()
         self._process = os.getpid()
+        self._closings = 0
         self._idle = self._empty()
         self._inherited: list[_Idle] = []
 
     @contextmanager
     def store(self) -> Iterator[Store]:
         """A store for this block alone; ``StoreUnavailable`` when none gets free in time."""
-        idle = self._of_this_process()
+        idle, closings = self._of_this_process(), self._closings
         try:
             store = idle.get(timeout=self._patience)
         except Empty:
@@ -46,20 +47,14 @@ class StorePool:
             yield store
         finally:
             idle.put(store)
+            if self._closings != closings and idle is self._idle:  # not what a fork inherits
+                _close_all(idle)
 
     def close(self) -> None:
-        """Close the idle stores. The pool can still be used, and then connects again."""
-        idle = self._of_this_process()
-        kept = []
-        while not idle.empty():
-            try:
-                kept.append(idle.get_nowait())
-            except Empty:
-                break
-        for store in kept:
-            if store is not None:
-                store.close()
-            idle.put(None)
+        """Close the idle stores, and each of the others once it is given back. The pool can still be used, and then
+        connects again."""
+        self._closings += 1  # first: a store given back meanwhile is seen by us, or sees this
+        _close_all(self._of_this_process())
 
     def _empty(self) -> _Idle:
         idle: _Idle = LifoQueue()
@@ -75,3 +70,16 @@ class StorePool:
                     self._idle = self._empty()
                     self._process = os.getpid()
         return self._idle
+
+
+def _close_all(idle: _Idle) -> None:
+    kept = []
+    while not idle.empty():
+        try:
+            kept.append(idle.get_nowait())
+        except Empty:
+            break
+    for store in kept:
+        if store is not None:
+            store.close()
+        idle.put(None)

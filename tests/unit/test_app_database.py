@@ -14,8 +14,8 @@ from uuid import uuid4
 import pytest
 
 from pyjobs import Batch, Concurrency, JobContext, Jobs, Permanent
-from pyjobs.errors import BatchClosed, InvalidOption, InvalidSchedule, JobRunning, UnknownJob
-from pyjobs.records import ClaimRequest, JobRecord
+from pyjobs.errors import BatchClosed, InvalidOption, InvalidSchedule, JobRunning, OtherTenant, UnknownJob
+from pyjobs.records import ClaimRequest, JobRecord, NewJob
 from pyjobs.store.base import Store
 from pyjobs.worker import Worker
 from servers.databases import Database
@@ -312,6 +312,17 @@ class TestTenants:
         assert batch.record.tenant == "acme"
         assert jobs.count(tenant="acme") == 2
         assert jobs.count(tenant=None) == 1
+
+
+    def test_so_are_jobs_that_were_made_elsewhere(self, jobs: Jobs) -> None:
+        with jobs.tenant("acme"):
+            [mine, nobodys] = jobs.enqueue_many(
+                [NewJob("welcome", '{"user_id": 1}'), NewJob("welcome", '{"user_id": 1}', {"tenant": None})]
+            )
+            with pytest.raises(OtherTenant):
+                jobs.enqueue_many([NewJob("welcome", '{"user_id": 1}', {"tenant": "other"})])
+        assert found(jobs, mine.id).tenant == "acme"
+        assert found(jobs, nobodys.id).tenant is None
 
 
 class TestSchedules:

@@ -89,6 +89,17 @@ def test_closing_closes_the_idle_ones_and_the_pool_goes_on() -> None:
     assert len(made) == 3
 
 
+def test_one_that_is_out_when_the_pool_is_closed_is_closed_when_it_comes_back() -> None:
+    made = Made()
+    pool = StorePool(made, 1)
+    with pool.store() as out:
+        pool.close()
+        assert not out.closed
+    assert out.closed
+    with pool.store() as other:
+        assert other is not out
+
+
 def test_a_forked_child_makes_its_own_and_closes_none_of_the_parents() -> None:
     made = Made()
     pool = StorePool(made, 1)
