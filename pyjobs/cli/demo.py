@@ -233,7 +233,7 @@ def _print_tables(store: Store, asked: Asked, found: Findings) -> None:
     now = store.now()
     batch = store.batch(asked.batch)
     print_tables(
-        views.queues_table(store.status()),
+        views.queues_table(store.status(), store.paused()),
         views.batches_table([batch] if batch else [], now),
         views.history_table(found.payment_failures, now, title="How the payment failed before it went through"),
         views.history_table(found.webhook_failures, now, title="Why the webhook is dead"),

@@ -37,6 +37,7 @@ class Overview:
 
     now: datetime
     queues: Sequence[StatusRow]
+    paused: Sequence[str]
     timings: Sequence[TimingRow]
     limits: Sequence[LimitRow]
     batches: Sequence[BatchRecord]
@@ -49,6 +50,7 @@ class Overview:
         return cls(
             now=store.now(),
             queues=store.status(),
+            paused=store.paused(),
             timings=store.timings(),
             limits=store.limits(),
             batches=store.batches(finished=False),
@@ -62,7 +64,7 @@ def overview_tables(overview: Overview) -> list[Table]:
     """The parts of ``pyjobs status``; one without rows has nothing to say."""
     now = overview.now
     return [
-        queues_table(overview.queues),
+        queues_table(overview.queues, overview.paused),
         timings_table(overview.timings),
         limits_table(overview.limits, now),
         batches_table(overview.batches, now),
@@ -72,16 +74,16 @@ def overview_tables(overview: Overview) -> list[Table]:
     ]
 
 
-def queues_table(rows: Sequence[StatusRow]) -> Table:
+def queues_table(rows: Sequence[StatusRow], paused: Sequence[str]) -> Table:
+    """What is in each queue; one that is paused is told of though nothing is in it yet."""
     counts = {(row.queue, row.state): row for row in rows}
     lines = []
-    for queue in sorted({row.queue for row in rows}):
+    for queue in sorted({row.queue for row in rows} | {*paused}):
         of_queue = [counts.get((queue, state)) for state in STATES]
         waits = [row.oldest_wait_ms for row in of_queue if row and row.oldest_wait_ms is not None]
-        paused = any(row.paused for row in of_queue if row)
         lines.append(
             [
-                f"{queue} (paused)" if paused else queue,
+                f"{queue} (paused)" if queue in paused else queue,
                 *(str(row.count) if row else "-" for row in of_queue),
                 span(max(waits)) if waits else "-",
             ]

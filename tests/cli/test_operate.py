@@ -216,6 +216,10 @@ class TestPausing:
         jobs.enqueue("welcome")
         assert_did(pyjobs("pause", "mail", "default", *at), "mail is paused\ndefault is paused\n")
         assert store.paused() == ["default", "mail"]
+        assert pyjobs("status", "--json", *at).json["paused"] == ["default", "mail"]
+        shown = [line.split()[:4] for line in pyjobs("status", *at).out.splitlines()]
+        assert ["default", "(paused)", "-", "-"] in shown
+        assert ["mail", "(paused)", "-", "1"] in shown
         assert Worker(jobs).run(once=True).claimed == 0
         assert_did(pyjobs("resume", "mail", "nothing", *at), "mail goes on\nnothing was not paused\n")
         assert Worker(jobs).run(once=True).claimed == 1
