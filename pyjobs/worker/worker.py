@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from importlib import metadata
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from pyjobs.app import Jobs
@@ -162,6 +162,9 @@ class Worker:
             dispatcher.stop()
             dispatcher.stop()
             thread.join()
+            with suppress(Empty):  # its last word is not for another run
+                while not isinstance(self._words.get_nowait(), _Ended):
+                    pass
             raise
         if word.error is not None:
             raise word.error

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import signal
 import threading
 import time
 
@@ -19,6 +21,24 @@ from worker.running import PATIENCE, Work, eventually
 
 
 class TestStop:
+    def test_one_that_ctrl_c_has_ended_can_run_again(self, jobs: Jobs, store: Store) -> None:
+        @jobs.job
+        def interrupts() -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+
+        @jobs.job
+        def plain() -> None: ...
+
+        worker = Worker(jobs)
+        interrupts.enqueue()
+        with pytest.raises(KeyboardInterrupt):
+            worker.run()
+        store.discard({"name": "interrupts"})
+        id = plain.enqueue()
+
+        assert worker.run(once=True) == Report(claimed=1, done=1)
+        assert state(store, id) == "done"
+
     def test_what_runs_is_finished_and_nothing_else_is_begun(
         self, jobs: Jobs, work: Work, store: Store, caplog: pytest.LogCaptureFixture
     ) -> None:
