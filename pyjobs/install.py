@@ -425,7 +425,9 @@ def _locked(backend: Any) -> Iterator[None]:
     except backend.DatabaseError as error:  # yoyo says nothing when it could not create it
         raise InvalidConfiguration(
             f"yoyo's tables can be neither created nor read here: {_told(error)}",
-            "migrate as the owner of the database or of the schema",
+            "is it a SQLite database, and whole, and may this user write to it?"
+            if backend.uri.scheme == "sqlite"
+            else "migrate as the owner of the database or of the schema",
         ) from error
     try:
         with backend.lock(timeout=LOCK_PATIENCE):

@@ -406,6 +406,12 @@ class TestFailure:
 
         assert "there are no migrations in" in package.fails("migrate", empty_database.url)
 
+    def test_for_a_file_that_is_no_database(self, tmp_path: Path) -> None:
+        tmp_path.joinpath("notes.txt").write_text("to do: nothing")
+        with pytest.raises(InvalidConfiguration, match="file is not a database") as refusal:
+            install.migrate(f"sqlite:///{tmp_path}/notes.txt")
+        assert "is it a SQLite database" in refusal.value.hint
+
     @pytest.mark.databases("postgresql")
     def test_for_a_user_who_may_not_create(self, empty_database: Database) -> None:
         with a_user(empty_database) as user:
