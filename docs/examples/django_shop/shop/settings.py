@@ -40,3 +40,4 @@ INSTALLED_APPS = ["shop"]
 ROOT_URLCONF = "shop.urls"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
+TIME_ZONE = "UTC"  # Django's own default would be Chicago's, for the worker's log too
