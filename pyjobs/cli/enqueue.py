@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import datetime
 from typing import cast
 
 import click
 
-from pyjobs.arguments import loads
 from pyjobs.cli.application import database_options, queue
 from pyjobs.cli.completion import job_names
 from pyjobs.cli.output import as_json as json_text
 from pyjobs.cli.output import json_option
-from pyjobs.cli.values import duration, moment
-from pyjobs.errors import InvalidArguments
+from pyjobs.cli.values import arguments, duration, moment
 from pyjobs.options import EnqueueOptions
 from pyjobs.records import Enqueued
 
@@ -55,9 +52,7 @@ def enqueue(
         "tenant": tenant,
     }
     options = cast(EnqueueOptions, {key: value for key, value in given.items() if value is not None})
-    text = sys.stdin.read() if args == "-" else args
-    if not _is_object(text):
-        raise InvalidArguments("the arguments are not a JSON object", """write them as '{"user_id": 1}'""")
+    text = arguments(args)
     jobs = queue(app, database)
     job = jobs.new_job_of_text(name, text, options)
     id = jobs.call(lambda store: store.enqueue(job.name, job.args, job.options, job.id))
@@ -68,10 +63,3 @@ def enqueue(
     click.echo(answer.id)
     if not answer.inserted:
         click.echo("nothing was enqueued: this job holds the key already", err=True)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(loads(text), dict)
-    except InvalidArguments:
-        return False

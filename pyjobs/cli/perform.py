@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from contextlib import closing
 from typing import Any
 
@@ -12,6 +11,7 @@ import click
 from pyjobs.cli.application import application, database_options
 from pyjobs.cli.completion import job_names
 from pyjobs.cli.output import printable
+from pyjobs.cli.values import arguments
 
 
 @click.command(short_help="Perform one job here and now.")
@@ -25,7 +25,7 @@ def perform(name: str, args: str, tenant: str | None, app: str | None, database:
     In this process: no row, no queue, no concurrency limit, no timeout and no retry. What the handler raises ends it
     with status 1.
     """
-    text = sys.stdin.read() if args == "-" else args
+    text = arguments(args)
     with closing(application(app, database)) as jobs, jobs.tenant(tenant):
         jobs.load_packages()
         answer = jobs.perform_text_now(name, text)

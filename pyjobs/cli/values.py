@@ -1,13 +1,30 @@
-"""Values on a command line that click does not know: durations and moments."""
+"""Values on a command line that click does not know: arguments of jobs, durations and moments."""
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime
 
 import click
 
+from pyjobs.arguments import loads
 from pyjobs.duration import milliseconds
-from pyjobs.errors import InvalidOption
+from pyjobs.errors import InvalidArguments, InvalidOption
+
+
+def arguments(written: str) -> str:
+    """The text of a JSON object, which ``-`` reads from standard input."""
+    text = sys.stdin.read() if written == "-" else written
+    if not _is_object(text):
+        raise InvalidArguments("the arguments are not a JSON object", """write them as '{"user_id": 1}'""")
+    return text
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(loads(text), dict)
+    except InvalidArguments:
+        return False
 
 
 def duration(written: str) -> int:

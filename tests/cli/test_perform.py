@@ -68,7 +68,7 @@ def test_for_a_tenant(pyjobs: Pyjobs, app: list[str]) -> None:
         (["ad"], "PYJOBS_UNKNOWN_JOB", "add"),
         (["add", '{"c": 1}'], "PYJOBS_INVALID_ARGUMENTS", "do not fit 'add'"),
         (["add", "[1, 2]"], "PYJOBS_INVALID_ARGUMENTS", "not a JSON object"),
-        (["add", "{"], "PYJOBS_INVALID_ARGUMENTS", "JSON"),
+        (["add", "{"], "PYJOBS_INVALID_ARGUMENTS", "write them as"),
     ],
 )
 def test_how_it_fails(pyjobs: Pyjobs, app: list[str], args: list[str], code: str, mention: str) -> None:
