@@ -11,11 +11,14 @@ from datetime import datetime
 from typing import Any, Self
 from uuid import UUID
 
-from pyjobs.duration import milliseconds
+from pyjobs.duration import milliseconds, text
+from pyjobs.errors import InvalidOption
 from pyjobs.options import Duration
 from pyjobs.records import ClaimedJob
 
 _logger = logging.getLogger("pyjobs.job")
+
+_SHORTEST_SNOOZE_MS = 1_000
 
 
 class Permanent(Exception):
@@ -23,10 +26,16 @@ class Permanent(Exception):
 
 
 class Snooze(Exception):
-    """Raised by a handler: not now. The job comes back after ``delay``, and the attempt is not counted."""
+    """Raised by a handler: not now. The job comes back after ``delay``, and the attempt is not counted.
+
+    A second is the least (``InvalidOption``): as nothing counts these attempts, shorter ones would keep a worker busy
+    with nothing, and one that drains the queue from ever ending.
+    """
 
     def __init__(self, delay: Duration) -> None:
         self.delay_ms = milliseconds(delay, "delay")
+        if self.delay_ms < _SHORTEST_SNOOZE_MS:
+            raise InvalidOption(f"a snooze of {text(self.delay_ms)} is too short", "snooze for '1s' or longer")
         super().__init__(f"snoozed for {self.delay_ms} ms")
 
 

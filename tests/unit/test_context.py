@@ -93,3 +93,9 @@ def test_what_a_handler_raises_carries_its_delay() -> None:
     assert str(Permanent("gone")) == "gone"
     with pytest.raises(InvalidOption):
         Snooze("soon")
+
+
+@pytest.mark.parametrize("delay", [0, 1, "999ms"])
+def test_a_snooze_is_no_shorter_than_a_second(delay: int | str) -> None:
+    with pytest.raises(InvalidOption, match="too short"):
+        Snooze(delay)

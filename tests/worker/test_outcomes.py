@@ -332,7 +332,7 @@ class TestRaising:
         @jobs.job
         def work(delay: int) -> None:
             if delay:
-                snooze = Snooze(1)
+                snooze = Snooze("1s")
                 snooze.delay_ms = delay
                 raise snooze
 
