@@ -78,17 +78,14 @@ BEGIN
 END
 $$;
 
--- Unlimited work where the heads of all lanes that are wanted are locked by somebody who does not let go: lane after lane,
--- stepping over what is locked. This reads what is locked, and no lane waits for another.
-CREATE OR REPLACE FUNCTION jobs__pick_past_locked(queues text[], names text[], paused text[], most integer)
-RETURNS uuid[]
+-- The wanted lanes in which unlimited work waits: one probe for each lane there is.
+CREATE OR REPLACE FUNCTION jobs__lanes(queues text[], names text[], paused text[])
+RETURNS TABLE (queue text, name text)
 LANGUAGE plpgsql
 AS $$
-DECLARE
-    lane    record;
-    picked  uuid[] := '{}';
+#variable_conflict use_column
 BEGIN
-    FOR lane IN
+    RETURN QUERY
         WITH RECURSIVE lane AS (
             (SELECT j.queue, j.name
                FROM jobs j
@@ -112,7 +109,22 @@ BEGIN
           FROM lane l
          WHERE (queues IS NULL OR l.queue = ANY (queues))
            AND (names IS NULL OR l.name = ANY (names))
-           AND l.queue <> ALL (paused)
+           AND l.queue <> ALL (paused);
+END
+$$;
+
+-- Unlimited work where the heads of all lanes that are wanted are locked by somebody who does not let go: lane after lane,
+-- stepping over what is locked. This reads what is locked, and no lane waits for another.
+CREATE OR REPLACE FUNCTION jobs__pick_past_locked(queues text[], names text[], paused text[], most integer)
+RETURNS uuid[]
+LANGUAGE plpgsql
+AS $$
+DECLARE
+    lane    record;
+    picked  uuid[] := '{}';
+BEGIN
+    FOR lane IN
+        SELECT l.queue, l.name FROM jobs__lanes(queues, names, paused) AS l
     LOOP
         picked := picked || ARRAY(
             SELECT j.id
@@ -184,27 +196,8 @@ BEGIN
     END IF;
 
     candidates := ARRAY(
-        WITH RECURSIVE lane AS (
-            (SELECT j.queue, j.name
-               FROM jobs j
-              WHERE j.state = 'pending'
-                AND j.bucket IS NULL
-              ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
-              LIMIT 1)
-            UNION ALL
-            SELECT n.queue, n.name
-              FROM lane l
-             CROSS JOIN LATERAL (
-                   SELECT j.queue, j.name
-                     FROM jobs j
-                    WHERE j.state = 'pending'
-                      AND j.bucket IS NULL
-                      AND (j.queue, j.name) > (l.queue, l.name)
-                    ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
-                    LIMIT 1) AS n
-        )
         SELECT h.id
-          FROM lane l
+          FROM jobs__lanes(queues, names, paused) AS l
          CROSS JOIN LATERAL (
                SELECT j.id, j.priority, j.run_at
                  FROM jobs j
@@ -214,9 +207,6 @@ BEGIN
                   AND (j.queue, j.name) <= (l.queue, l.name)
                 ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
                 LIMIT 4 * most) AS h
-         WHERE (queues IS NULL OR l.queue = ANY (queues))
-           AND (names IS NULL OR l.name = ANY (names))
-           AND l.queue <> ALL (paused)
          ORDER BY h.priority, h.run_at, h.id
          LIMIT 4 * most);
     picked := jobs__lock_unlimited(candidates, most);
