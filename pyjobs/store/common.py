@@ -8,7 +8,6 @@ passes for JSON cannot become part of the document around it.
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import time
@@ -19,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from pyjobs.errors import FROM_CONTRACT, InvalidArguments, InvalidOption, PyjobsError
+from pyjobs.ids import new_ids
 from pyjobs.records import ClaimRequest, Held, NewJob, Options, Outcome
 
 UNSENDABLE = re.compile("[\0\ud800-\udfff]")
@@ -38,17 +38,6 @@ def pauses(seconds: float = PATIENCE_SECONDS) -> Iterator[float]:
     while time.monotonic() < deadline:
         yield random.uniform(longest / 4, longest)
         longest = min(longest * 2, 1.0)
-
-
-def new_ids(count: int) -> list[UUID]:
-    """UUIDv7s that sort in the order of the list: 60 bits of time, then a counter, then 42 random bits."""
-    ticks = time.time_ns() * 4096 // 1_000_000 & (1 << 60) - 1
-    prefix = ticks >> 12 << 80 | 0x7 << 76 | (ticks & 0xFFF) << 64 | 0b10 << 62
-    noise = os.urandom(6 * count)
-    return [
-        UUID(int=prefix | (number & 0xFFFFF) << 42 | int.from_bytes(noise[6 * number : 6 * number + 6]) >> 6)
-        for number in range(count)
-    ]
 
 
 def encoded(value: Any) -> str:
