@@ -1,0 +1,12 @@
+DROP TABLE IF EXISTS jobs_failures;
+DROP TABLE IF EXISTS jobs;
+DROP TABLE IF EXISTS jobs_definitions;
+DROP TABLE IF EXISTS jobs_groups;
+DROP TABLE IF EXISTS jobs_batches;
+DROP TABLE IF EXISTS jobs_keys;
+DROP TABLE IF EXISTS jobs__loose_keys;
+DROP TABLE IF EXISTS jobs_slots;
+DROP TABLE IF EXISTS jobs_schedules;
+DROP TABLE IF EXISTS jobs_workers;
+DROP TABLE IF EXISTS jobs_paused;
+DROP TABLE IF EXISTS jobs_settings;
