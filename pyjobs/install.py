@@ -6,6 +6,9 @@ yoyo applies the migrations and keeps the account of them. What this module adds
   (Only SQLite's switch to WAL cannot be in one; it may be repeated.)
 - The routines go in whole, in one transaction: if a file is refused, the old ones stand. They are a migration
   of their own for each release, whose id carries the version.
+- MySQL and MariaDB know no transactions for this. There every migration can be run again on top of what it has done,
+  and enters its line when all of it is there; and what says which routines are in place is taken away first and put
+  back last. So what stopped half way is seen to be, and is finished by the next ``migrate``.
 - The view ``jobs__installed`` says which version's routines are in place, and the digest of their text. It is
   written with them, so it cannot tell a lie an account kept elsewhere could. Where it differs from the
   package, ``migrate`` sends the routines again; where it names a newer version, ``migrate`` leaves everything
@@ -36,6 +39,7 @@ from yoyo.connections import parse_uri
 from yoyo.migrations import default_migration_table as ACCOUNT
 
 from pyjobs.errors import DriverMissing, InvalidConfiguration, PyjobsError, StoreUnavailable
+from pyjobs.store import mysql_url
 
 # The routine files in the order in which they are sent.
 ROUTINES = (
@@ -217,7 +221,7 @@ class _Package:
         """The stamp of the routines in place."""
         if not self.has(connection, "jobs__installed"):
             return None
-        version, digest = connection.execute("SELECT version, digest FROM jobs__installed").fetchone()
+        version, digest = execute(connection, "SELECT version, digest FROM jobs__installed").fetchone()
         return version, digest
 
     def send(self, connection: Any) -> None:
@@ -242,7 +246,7 @@ class _Package:
         created = [(kind.upper(), name) for text in self.files.values() for kind, name in CREATED.findall(text)]
         self.remove(connection, [*created, ("VIEW", "jobs__installed")])
         if self.has(connection, ACCOUNT):
-            connection.execute(f"DELETE FROM {ACCOUNT} WHERE migration_id LIKE '{ROUTINES_ID}%'")
+            execute(connection, f"DELETE FROM {ACCOUNT} WHERE migration_id LIKE '{ROUTINES_ID}%'")
 
     def has(self, connection: Any, name: str) -> bool:
         """Whether there is a table or view of that name."""
@@ -301,6 +305,33 @@ class _Postgresql(_Package):
             connection.execute(f"DROP ROUTINE {', '.join(found)}")
 
 
+class _Mysql(_Package):
+    """MySQL and MariaDB. Each statement that creates or drops something commits by itself."""
+
+    dialect = "mysql"
+
+    def has(self, connection: Any, name: str) -> bool:
+        found = "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"
+        return bool(execute(connection, found, (name,)).fetchone())
+
+    def prepare(self, connection: Any) -> None:
+        """The routines keep this mode, character set and collation, whatever those of their callers are."""
+        self.run(connection, _MYSQL_SESSION)
+        self.run(connection, "DROP VIEW IF EXISTS jobs__installed;")
+
+    def run(self, connection: Any, text: str) -> None:
+        for statement in mysql_statements(text):
+            execute(connection, statement)
+
+    def drop(self, connection: Any) -> None:
+        super().drop(connection)
+        connection.commit()  # or yoyo, which takes no transaction for this, loses it
+
+    def remove(self, connection: Any, created: Sequence[tuple[str, str]]) -> None:
+        for kind, name in reversed(created):
+            execute(connection, f"DROP {kind} IF EXISTS {name}")
+
+
 class _Sqlite(_Package):
     dialect = "sqlite"
 
@@ -321,7 +352,19 @@ class _Sqlite(_Package):
             connection.execute(f"DROP {kind} IF EXISTS {name}")
 
 
-_PACKAGES: dict[str, type[_Package]] = {"postgresql": _Postgresql, "postgres": _Postgresql, "sqlite": _Sqlite}
+_PACKAGES: dict[str, type[_Package]] = {
+    "postgresql": _Postgresql,
+    "postgres": _Postgresql,
+    "mysql": _Mysql,
+    "mariadb": _Mysql,
+    "sqlite": _Sqlite,
+}
+_MYSQL_SESSION = """
+SET SESSION sql_mode =
+    'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION';
+SET NAMES utf8mb4 COLLATE utf8mb4_bin;
+SET SESSION time_zone = '+00:00';
+"""
 _RELATIONS = (
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = current_schema() AND c.relname = ANY(%s)"
@@ -332,12 +375,32 @@ _FUNCTIONS = (
 )
 
 
+def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
+    """Execute one statement on a DB-API connection of whatever driver; the cursor to read its rows from."""
+    cursor = connection.cursor()
+    cursor.execute(statement, *([values] if values else []))
+    return cursor
+
+
+def mysql_statements(text: str) -> Iterator[str]:
+    """The statements in a file, which end where the mysql client has them end: ``DELIMITER`` says at what."""
+    delimiter, lines = ";", list[str]()
+    for line in map(str.rstrip, text.splitlines()):
+        if line.startswith("DELIMITER "):
+            delimiter = line.split()[1]
+        elif line.endswith(delimiter):
+            yield "\n".join([*lines, line.removesuffix(delimiter)])
+            lines.clear()
+        else:
+            lines.append(line)
+
+
 def _package(url: str) -> _Package:
     scheme = urlsplit(url).scheme
     if scheme not in _PACKAGES:
         raise InvalidConfiguration(
             f"{scheme + '://' if scheme else 'a URL without a scheme'} is not a database pyjobs knows",
-            "use postgresql://… or sqlite:///file.db",
+            "use postgresql://…, mysql://…, mariadb://… or sqlite:///file.db",
         )
     if scheme == "sqlite":
         _check_file(url)
@@ -363,6 +426,8 @@ def yoyo_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         return f"sqlite://{quote(parts.path)}"
+    if parts.scheme in mysql_url.SCHEMES:
+        return _yoyo_mysql_url(url)
     credentials, at, places = parts.netloc.rpartition("@")
     hosts = [_host_and_port(place) for place in places.split(",")]
     options = {
@@ -374,6 +439,16 @@ def yoyo_url(url: str) -> str:
         options["schema"] = '"{}"'.format(schema.replace('"', '""'))
     given = {name: value for name, value in options.items() if value.strip(",")}
     return urlunsplit(("postgresql+psycopg", credentials + at, "", urlencode(given), ""))
+
+
+def _yoyo_mysql_url(url: str) -> str:
+    """The same for MySQL, where each statement is to commit by itself: a transaction that has read something keeps
+    others, and yoyo's second connection, from replacing it."""
+    settings = mysql_url.settings(url)
+    given = {name: value for name, value in settings.items() if name in mysql_url.OPTIONS}
+    options = {name: value if isinstance(value, str) else int(value) for name, value in given.items() if value}
+    query = urlencode({"autocommit": 1, **options})
+    return urlunsplit(("mysql", urlsplit(url).netloc, str(settings["database"]), query, ""))
 
 
 def _host_and_port(place: str) -> tuple[str, str]:
@@ -394,7 +469,8 @@ def _opened(url: str) -> Iterator[Any]:
     try:
         backend = get_backend_class(uri.scheme)(uri, ACCOUNT)
     except ModuleNotFoundError as error:
-        raise DriverMissing(f"the package {error.name} is not installed", "pip install 'pyjobs[postgresql]'") from error
+        extra = "mysql" if uri.scheme == "mysql" else "postgresql"
+        raise DriverMissing(f"the package {error.name} is not installed", f"pip install 'pyjobs[{extra}]'") from error
     except tuple(yoyo_errors.DatabaseErrors) as error:
         raise StoreUnavailable(
             f"the database cannot be reached: {_told(error)}",
@@ -436,8 +512,8 @@ def _locked(backend: Any) -> Iterator[None]:
         holder = backend.execute(f"SELECT pid FROM {backend.lock_table}").fetchone()
         raise StoreUnavailable(
             f"process {holder[0] if holder else '(gone by now)'} is migrating this database, or was killed doing so",
-            "wait for it; if it is dead: yoyo break-lock --database "
-            + ("sqlite:///FILE" if backend.uri.scheme == "sqlite" else "postgresql+psycopg://…"),
+            f"wait for it; if it is dead: yoyo break-lock --database {backend.uri.scheme}://"
+            + ("/FILE" if backend.uri.scheme == "sqlite" else "…"),
         ) from error
 
 
@@ -470,7 +546,7 @@ def _compare(package: _Package, applied: frozenset[str], stamp: Stamp | None) ->
 
 
 def _column(connection: Any, query: str, *values: Sequence[str]) -> list[str]:
-    return [row[0] for row in connection.execute(query, values)]
+    return [row[0] for row in execute(connection, query, values)]
 
 
 def _order(version: str) -> tuple[int, ...]:
@@ -480,7 +556,8 @@ def _order(version: str) -> tuple[int, ...]:
 def _told(error: BaseException) -> str:
     """What the database said, in a line, and where it happened. Details may hold what is in the rows, so they are
     left out; all but the names of the objects that stop a rollback."""
-    lines = str(error).strip().split("\n")
+    said = error.args[-1] if error.args else ""  # PyMySQL puts a number first
+    lines = str(said).strip().split("\n")
     told = lines[: 2 if getattr(error, "sqlstate", None) == DEPENDED_ON else 1]
     if place := " in ".join(getattr(error, "__notes__", ())):
         told.append(f"({place})")

@@ -21,7 +21,7 @@ from pyjobs.app import Jobs
 from pyjobs.batch import Named
 from pyjobs.duration import milliseconds, text
 from pyjobs.errors import InvalidOption, PyjobsError
-from pyjobs.install import connected
+from pyjobs.install import connected, execute
 from pyjobs.options import Duration
 from pyjobs.records import ClaimRequest, JobRecord, State
 from pyjobs.worker import outcomes
@@ -167,7 +167,7 @@ class TestJobs:
         names = tuple(self.app.definitions)
         request = ClaimRequest(_WORKER, uuid4(), names=names)
         claimed = self.app.call(lambda store: store.claim(request)) if names else []
-        return Attempt.of(claimed[0], self.app.definitions[claimed[0].name], _WORKER) if claimed else None
+        return Attempt(claimed[0], self.app.definitions[claimed[0].name], _WORKER) if claimed else None
 
     def _settle(self, attempt: Attempt, result: outcomes.Result) -> None:
         try:
@@ -243,7 +243,7 @@ class TestClock:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._sql = _SQLITE if urlsplit(url).scheme == "sqlite" else _POSTGRESQL
+        self._sql = _CLOCKS[urlsplit(url).scheme]
         self._execute(*self._sql.install)
 
     def now(self) -> datetime:
@@ -264,11 +264,11 @@ class TestClock:
     def _execute(self, *statements: str) -> int:
         """Execute them in one transaction; the value of the last, 0 if it has none."""
         with connected(self.url) as connection:
-            connection.execute("BEGIN")
+            execute(connection, "BEGIN")
             for statement in statements:
-                cursor = connection.execute(statement)
+                cursor = execute(connection, statement)
             row = cursor.fetchone() if cursor.description else None
-            connection.execute("COMMIT")
+            execute(connection, "COMMIT")
         return int(row[0]) if row else 0
 
 
@@ -304,3 +304,21 @@ _POSTGRESQL = _ClockSql(
     read="SELECT floor(extract(epoch FROM jobs_now()) * 1000)::bigint",
     write="UPDATE jobs__test_clock SET now = timestamptz 'epoch' + {} * interval '1 millisecond'",
 )
+
+_MYSQL = _ClockSql(
+    install=(
+        "CREATE TABLE IF NOT EXISTS jobs__test_clock AS"
+        " SELECT now - INTERVAL MOD(MICROSECOND(now), 1000) MICROSECOND AS now FROM jobs_clock",
+        "CREATE OR REPLACE VIEW jobs_clock AS SELECT now FROM jobs__test_clock",
+    ),
+    read="SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', now) DIV 1000 FROM jobs_clock",
+    write="UPDATE jobs__test_clock SET now = '1970-01-01' + INTERVAL {} * 1000 MICROSECOND",
+)
+
+_CLOCKS = {
+    "sqlite": _SQLITE,
+    "postgresql": _POSTGRESQL,
+    "postgres": _POSTGRESQL,
+    "mysql": _MYSQL,
+    "mariadb": _MYSQL,
+}

@@ -11,7 +11,8 @@ __all__ = ["Store", "open_store"]
 
 
 def open_store(url: str) -> Store:
-    """The store for the database at ``url``: ``postgresql://…`` or ``sqlite:///file.db``. It connects when first used.
+    """The store for the database at ``url``: ``postgresql://…``, ``mysql://…``, ``mariadb://…`` or
+    ``sqlite:///file.db``. It connects when first used.
 
     Raises ``InvalidConfiguration`` for a URL that names no database known here, ``DriverMissing`` when the package
     for it is not installed.
@@ -24,6 +25,13 @@ def open_store(url: str) -> Store:
                 hint = "pip install 'pyjobs[postgresql]'"
                 raise DriverMissing(f"the package {error.name} is not installed", hint) from error
             return PostgresqlStore(url)
+        case "mysql" | "mariadb":
+            try:
+                from pyjobs.store.mysql import MysqlStore
+            except ModuleNotFoundError as error:
+                hint = "pip install 'pyjobs[mysql]'"
+                raise DriverMissing(f"the package {error.name} is not installed", hint) from error
+            return MysqlStore(url)
         case "sqlite":
             from pyjobs.store.sqlite import SqliteStore
 
@@ -31,5 +39,5 @@ def open_store(url: str) -> Store:
         case scheme:
             raise InvalidConfiguration(
                 f"{scheme + '://' if scheme else 'a URL without a scheme'} is not a database pyjobs knows",
-                "use postgresql://… or sqlite:///file.db",
+                "use postgresql://…, mysql://…, mariadb://… or sqlite:///file.db",
             )

@@ -45,8 +45,7 @@ def _clear_up_after_the_killed() -> None:
     for folder in made_by("*"):
         maker = folder.name.removeprefix(PREFIX).partition("-")[0]
         with suppress(OSError):  # another may be at it too, or it may be another user's
-            still_runs = (folder / "data" / "postmaster.pid").exists()
-            if maker.isdigit() and not _alive(int(maker)) and not still_runs:
+            if maker.isdigit() and not _alive(int(maker)) and not any((folder / "data").glob("*.pid")):
                 shutil.rmtree(folder)
 
 
