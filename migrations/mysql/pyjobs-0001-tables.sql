@@ -1,3 +1,5 @@
+-- transactional: false
+--
 -- The tables of pyjobs, for MySQL 8.0.16+ and MariaDB 10.6+. The rules that can be kept by a constraint or a key are kept here;
 -- docs/design.md says which promise rests on which of them.
 --
@@ -9,6 +11,17 @@
 -- InnoDB has no partial indexes. What a claim reads stands behind `stage`, which is NULL for a job that nobody waits for: so an ended
 -- job moves in none of the indexes of waiting work, and lies behind their heads, never in between. Few indexes, since each one that names
 -- `stage` or `token` is written at each claim.
+
+-- (First, since a row is committed by the DDL that follows it.)
+CREATE TABLE IF NOT EXISTS jobs_settings (
+    name   VARCHAR(190)  NOT NULL PRIMARY KEY CHECK (name IN ('max_args_bytes', 'keep_keys_ms', 'notify')),
+    value  VARCHAR(190)  NOT NULL
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+INSERT IGNORE INTO jobs_settings (name, value) VALUES
+    ('max_args_bytes', '524288'),
+    ('keep_keys_ms', '31536000000'),
+    ('notify', 'true');
 
 -- One concurrency bound: how many jobs of each of its buckets may run at once.
 -- It outlives the definitions that name it, so that a bucket's bound can always be looked up.
@@ -200,13 +213,3 @@ CREATE TABLE IF NOT EXISTS jobs_paused (
     queue      VARCHAR(190)  NOT NULL PRIMARY KEY CHECK (queue <> ''),
     paused_at  DATETIME(6)   NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-
-CREATE TABLE IF NOT EXISTS jobs_settings (
-    name   VARCHAR(190)  NOT NULL PRIMARY KEY CHECK (name IN ('max_args_bytes', 'keep_keys_ms', 'notify')),
-    value  VARCHAR(190)  NOT NULL
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-
-INSERT IGNORE INTO jobs_settings (name, value) VALUES
-    ('max_args_bytes', '524288'),
-    ('keep_keys_ms', '31536000000'),
-    ('notify', 'true');
