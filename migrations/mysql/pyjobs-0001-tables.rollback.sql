@@ -2,6 +2,7 @@ DROP TABLE IF EXISTS jobs_failures;
 DROP TABLE IF EXISTS jobs;
 DROP TABLE IF EXISTS jobs_definitions;
 DROP TABLE IF EXISTS jobs_groups;
+DROP TABLE IF EXISTS jobs__doors;
 DROP TABLE IF EXISTS jobs_batches;
 DROP TABLE IF EXISTS jobs_keys;
 DROP TABLE IF EXISTS jobs__loose_keys;

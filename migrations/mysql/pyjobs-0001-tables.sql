@@ -77,6 +77,15 @@ CREATE TABLE IF NOT EXISTS jobs_batches (
     KEY jobs_batches_finished (finished_at, sealed_at)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- The door of a batch: how many jobs have gone in, and whether it is shut. Apart from the counters, because whoever enqueues holds this
+-- row until the end of a transaction that may be long, and whoever ends a job of the batch must not wait for that.
+CREATE TABLE IF NOT EXISTS jobs__doors (
+    batch_id  CHAR(36)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
+    joined    INT       NOT NULL DEFAULT 0,
+    shut      BOOLEAN   NOT NULL DEFAULT FALSE,
+    CONSTRAINT jobs__doors_batch FOREIGN KEY (batch_id) REFERENCES jobs_batches (id) ON DELETE CASCADE
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- One unit of work. `bucket` is what its concurrency limit counts by; `ring` spreads buckets evenly, so that a claim can start its
 -- walk at a random one, and stands for the bucket in an index, where its 571 characters would not fit.
 --
