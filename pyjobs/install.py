@@ -445,10 +445,10 @@ def _yoyo_mysql_url(url: str) -> str:
     """The same for MySQL, where each statement is to commit by itself: a transaction that has read something keeps
     others, and yoyo's second connection, from replacing it."""
     settings = mysql_url.settings(url)
-    given = {name: value for name, value in settings.items() if name in mysql_url.OPTIONS}
-    options = {name: value if isinstance(value, str) else int(value) for name, value in given.items() if value}
-    query = urlencode({"autocommit": 1, **options})
-    return urlunsplit(("mysql", urlsplit(url).netloc, str(settings["database"]), query, ""))
+    port = settings.pop("port", None)
+    options = {name: int(value) if isinstance(value, bool) else value for name, value in settings.items() if value}
+    _, _, place = urlsplit(url).netloc.rpartition("@")
+    return urlunsplit(("mysql", place if port else "", "/", urlencode({"autocommit": 1, **options}), ""))
 
 
 def _host_and_port(place: str) -> tuple[str, str]:

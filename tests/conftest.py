@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import psycopg
+import pymysql
 import pytest
 
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
 from servers.databases import REQUIRE_VARIABLE, Database, Databases
-from servers.postgresql import URL_VARIABLE
 
 DATABASES = pytest.StashKey[Databases]()
 
@@ -22,8 +22,8 @@ DATABASES = pytest.StashKey[Databases]()
 def pytest_configure(config: pytest.Config) -> None:
     try:
         databases = Databases()
-    except psycopg.OperationalError as error:
-        raise pytest.UsageError(f"{URL_VARIABLE} names a server that cannot be reached: {error}") from error
+    except (psycopg.OperationalError, pymysql.OperationalError) as error:
+        raise pytest.UsageError(f"a URL in PYJOBS_TEST_… names a server that cannot be reached: {error}") from error
     if databases.missing:
         raise pytest.UsageError(
             f"{REQUIRE_VARIABLE} asks for {', '.join(databases.missing)}; to be had are {', '.join(databases.choices)}"
@@ -39,8 +39,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "database_name" in metafunc.fixturenames:
         only = metafunc.definition.get_closest_marker("databases")
-        names = metafunc.config.stash[DATABASES].chosen
-        chosen = [name for name in names if only is None or name.partition("-")[0] in only.args]
+        databases = metafunc.config.stash[DATABASES]
+        chosen = databases.chosen if only is None else databases.of_dialects(only.args)
         metafunc.parametrize("database_name", chosen, scope="session")
 
 
@@ -99,7 +99,7 @@ class Sql:
         self.connection = connection
 
     def __call__(self, statement: str, *values: Any) -> list[dict[str, Any]]:
-        if values and self.dialect == "postgresql":
+        if values and self.dialect != "sqlite":
             statement = statement.replace("%", "%%").replace("?", "%s")
         cursor = self.connection.execute(statement, *([values] if values else []))
         if cursor.description is None:

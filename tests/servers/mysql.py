@@ -12,7 +12,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -114,10 +114,21 @@ def answers(url: str) -> bool:
     return True
 
 
-def connect(url: str) -> pymysql.Connection[Any]:
+class Connection(pymysql.Connection):  # type: ignore[misc]
+    """With the shorthand that the drivers of the other databases have."""
+
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
+        """Execute one statement; the cursor to read its rows from."""
+        cursor = self.cursor()
+        cursor.execute(statement, values or None)
+        return cursor
+
+
+def connect(url: str, **settings: Any) -> Connection:
     """A plain connection, each statement its own transaction."""
     parts = urlsplit(url)
-    return pymysql.connect(
+    return Connection(
+        **settings,
         host=parts.hostname,
         port=parts.port or 3306,
         user=unquote(parts.username or "root"),
@@ -133,7 +144,7 @@ def find() -> Iterator[Source]:
     if source := given("mysql", URL_VARIABLE):
         yield source
     elif (program := on_this_machine("mysqld", mariadb=False)) or (program := _unpacked()):
-        yield Source("mysql", f"{version(program)}, {program[-2]}", partial(LocalServer, program))
+        yield Source("mysql", f"{version(program)}, {_place(program)}", partial(LocalServer, program))
     elif docker_runs():
         yield Source("mysql", f"Docker image {IMAGE}", partial(ContainerServer, IMAGE))
 
@@ -168,6 +179,10 @@ def version(program: list[str]) -> str:
     """Which version it is."""
     found = re.search(r"Ver (\d+\.\d+\.\d+)", _said(program))
     return found[1] if found else "of an unknown version"
+
+
+def _place(program: list[str]) -> str:
+    return str(UNPACKED if str(UNPACKED) in program[0] else Path(program[0]).parent)
 
 
 def _said(program: list[str]) -> str:

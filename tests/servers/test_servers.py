@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import psycopg
+import pymysql
 import pytest
 
 from servers import folders
@@ -22,21 +23,24 @@ from servers import folders
 from servers.databases import Databases
 databases = Databases()
 with databases.fresh(sys.argv[1], installed=False) as database:
-    print(database.url, database.server.folder, flush=True)
+    print(database.dialect, database.url, database.server.folder, flush=True)
     sys.stdin.read()
 """
 
 
-def reachable(url: str) -> bool:
+LOST = (psycopg.OperationalError, pymysql.OperationalError)
+
+
+def reachable(database: Database) -> bool:
     try:
-        psycopg.connect(url, connect_timeout=5).close()
-    except psycopg.OperationalError:
+        database.connect().close()
+    except LOST:
         return False
     return True
 
 
 @pytest.mark.slow
-@pytest.mark.databases("postgresql")
+@pytest.mark.databases("postgresql", "mysql")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
 def test_a_server_ends_when_its_tests_are_killed(database_name: str) -> None:
     holder = subprocess.Popen(
@@ -47,17 +51,17 @@ def test_a_server_ends_when_its_tests_are_killed(database_name: str) -> None:
         text=True,
     )
     assert holder.stdout is not None
-    url, folder = holder.stdout.readline().split()
-    server = Path(folder)
+    dialect, url, folder = holder.stdout.readline().split()
+    database, server = Database(database_name, dialect, url), Path(folder)
     try:
-        assert reachable(url)
+        assert reachable(database)
         holder.kill()
         holder.wait()
         deadline = time.monotonic() + 20
-        while (server / "data" / "postmaster.pid").exists():
+        while any((server / "data").glob("*.pid")):
             assert time.monotonic() < deadline
             time.sleep(0.05)
-        assert not reachable(url)
+        assert not reachable(database)
         folders.in_memory().rmdir()
         assert not server.exists()
     finally:
@@ -65,7 +69,7 @@ def test_a_server_ends_when_its_tests_are_killed(database_name: str) -> None:
         holder.communicate()
 
 
-@pytest.mark.databases("postgresql")
+@pytest.mark.databases("postgresql", "mysql")
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_restart_ends_connections_and_keeps_what_was_committed(database: Database, crash: bool) -> None:
     if database.server is None or not database.server.restartable:
@@ -75,7 +79,7 @@ def test_a_restart_ends_connections_and_keeps_what_was_committed(database: Datab
 
     database.server.restart(crash=crash)
 
-    with pytest.raises(psycopg.OperationalError):
+    with pytest.raises(LOST):
         before.execute("SELECT 1")
     after = database.connect()
     assert after.execute("SELECT one FROM kept").fetchone() == (1,)
