@@ -1,0 +1,560 @@
+-- jobs_claim: takes due work, in order, up to max_jobs.
+--
+-- Why no job is taken twice: rows are locked with SKIP LOCKED and tested again under the lock; whoever is second either
+-- skips the row or finds it running. Why a repeat takes nothing more: calls with one token queue up behind a lock made
+-- of it, and a token that holds rows is answered those.
+--
+-- Why the cost does not grow: each statement below reads from the head of an index behind whose `stage` stands only what is
+-- claimable, or makes one probe for each lane (queue and name) or bucket it steps over. The index is named, so that
+-- no statistics can make another plan look better. A claim that finds nothing makes a handful of probes and writes nothing.
+--
+-- Locks: rows of jobs are never waited for. What to take is read without locking, and then locked by its id alone: nobody
+-- holds an entry of a secondary index whose row somebody else has, so that claims, settles and sweeps do not deadlock
+-- with one another. Slots are inserted upwards by (bucket, slot), so that two claims that meet in a bucket wait in one direction only.
+--
+-- Jobs are handed on between the steps as JSON arrays of ids; queues and names as arrays of their bytes in hexadecimal, in
+-- which a name is found by its text whatever characters it holds.
+
+DELIMITER //
+
+-- Make due work claimable, the longest due first. Rows locked elsewhere are left for the next one who comes along.
+DROP PROCEDURE IF EXISTS jobs__promote//
+CREATE PROCEDURE jobs__promote(most INT, now DATETIME(6), OUT promoted INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE due LONGTEXT CHARACTER SET ascii;
+    SELECT COUNT(*) INTO promoted FROM (SELECT j.id FROM jobs j FORCE INDEX (jobs_due) WHERE j.due_at <= now LIMIT 1) AS d;
+    IF promoted > 0 THEN
+        SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO due, promoted
+          FROM (SELECT STRAIGHT_JOIN j.id
+                  FROM (SELECT d.id
+                          FROM jobs d FORCE INDEX (jobs_due)
+                         WHERE d.due_at <= now
+                         ORDER BY d.due_at, d.id
+                         LIMIT most) AS d
+                  JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = d.id
+                 WHERE j.due_at <= now
+                   FOR UPDATE SKIP LOCKED) AS p;
+        IF promoted = 0 THEN  -- all of these are in somebody's hands: look past them
+            SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO due, promoted
+              FROM (SELECT j.id
+                      FROM jobs j FORCE INDEX (jobs_due)
+                     WHERE j.due_at <= now
+                     ORDER BY j.due_at, j.id
+                     LIMIT most
+                       FOR UPDATE SKIP LOCKED) AS p;
+        END IF;
+        UPDATE JSON_TABLE(due, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+           SET j.state = 'pending';
+    END IF;
+END//
+
+-- Steps to the next lane in which such work waits and which is wanted: one probe for each lane there is. It begins behind the lane
+-- ('', ''), which there cannot be, and ends with a queue that is NULL.
+DROP PROCEDURE IF EXISTS jobs__next_lane//
+CREATE PROCEDURE jobs__next_lane(
+    kind VARCHAR(7) CHARACTER SET ascii COLLATE ascii_bin,
+    queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii,
+    INOUT queue VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, INOUT name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE wanted BOOLEAN DEFAULT TRUE;
+    step: LOOP
+        IF wanted THEN
+            SELECT MAX(n.name) INTO name
+              FROM (SELECT j.name
+                      FROM jobs j FORCE INDEX (jobs_lanes)
+                     WHERE j.stage = kind
+                       AND j.queue = queue
+                       AND j.name > name
+                     ORDER BY j.stage, j.queue, j.name
+                     LIMIT 1) AS n;
+        END IF;
+        IF name IS NULL OR NOT wanted THEN
+            SELECT MAX(n.queue) INTO queue
+              FROM (SELECT j.queue
+                      FROM jobs j FORCE INDEX (jobs_lanes)
+                     WHERE j.stage = kind
+                       AND j.queue > queue
+                     ORDER BY j.stage, j.queue
+                     LIMIT 1) AS n;
+            IF queue IS NULL THEN
+                LEAVE step;
+            END IF;
+            SET name = '';
+            SET wanted = (queues IS NULL OR LOCATE(CONCAT('"', HEX(queue), '"'), queues) > 0)
+                     AND (paused IS NULL OR LOCATE(CONCAT('"', HEX(queue), '"'), paused) = 0);
+        ELSEIF name_list IS NULL OR LOCATE(CONCAT('"', HEX(name), '"'), name_list) > 0 THEN
+            LEAVE step;
+        END IF;
+    END LOOP;
+END//
+
+-- Unlimited work where the heads of all lanes that are wanted are locked by somebody who does not let go: lane after lane,
+-- stepping over what is locked. This reads what is locked, and no lane waits for another.
+DROP PROCEDURE IF EXISTS jobs__pick_past_locked//
+CREATE PROCEDURE jobs__pick_past_locked(
+    queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT,
+    OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE queue, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
+    DECLARE more LONGTEXT CHARACTER SET ascii;
+    DECLARE rest INT DEFAULT most;
+    SET picked = '[]';
+    lanes: LOOP
+        CALL jobs__next_lane('line', queues, name_list, paused, queue, name);
+        IF queue IS NULL OR rest = 0 THEN
+            LEAVE lanes;
+        END IF;
+        SELECT COALESCE(JSON_ARRAYAGG(p.id), '[]'), rest - COUNT(*) INTO more, rest
+          FROM (SELECT j.id
+                  FROM jobs j FORCE INDEX (jobs_lanes)
+                 WHERE j.stage = 'line'
+                   AND j.queue = queue
+                   AND j.name = name
+                 ORDER BY j.stage, j.queue, j.name, j.priority, j.ring, j.run_at, j.id
+                 LIMIT rest
+                   FOR UPDATE SKIP LOCKED) AS p;
+        SET picked = JSON_MERGE_PRESERVE(picked, more);
+    END LOOP;
+    SET number = most - rest;
+END//
+
+-- Unlimited work, locked, where the line is headed by work that is not for this claim: of each lane that is, its head.
+DROP PROCEDURE IF EXISTS jobs__pick_by_lanes//
+CREATE PROCEDURE jobs__pick_by_lanes(
+    queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT, reach INT,
+    OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE queue, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
+    DECLARE heads LONGTEXT CHARACTER SET ascii DEFAULT '[]';
+    DECLARE more LONGTEXT CHARACTER SET ascii;
+    lanes: LOOP
+        CALL jobs__next_lane('line', queues, name_list, paused, queue, name);
+        IF queue IS NULL THEN
+            LEAVE lanes;
+        END IF;
+        -- A text that sorts as jobs are claimed and ends with the id.
+        SELECT COALESCE(JSON_ARRAYAGG(CONCAT(LPAD(h.priority + 32768, 5, '0'), h.run_at, h.id)), '[]') INTO more
+          FROM (SELECT j.priority, j.run_at, j.id
+                  FROM jobs j FORCE INDEX (jobs_lanes)
+                 WHERE j.stage = 'line'
+                   AND j.queue = queue
+                   AND j.name = name
+                 ORDER BY j.stage, j.queue, j.name, j.priority, j.ring, j.run_at, j.id
+                 LIMIT reach) AS h;
+        SET heads = JSON_MERGE_PRESERVE(heads, more);
+    END LOOP;
+
+    SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO picked, number
+      FROM (SELECT STRAIGHT_JOIN j.id
+              FROM (SELECT t.place
+                      FROM JSON_TABLE(heads, '$[*]' COLUMNS (place CHAR(67) PATH '$')) AS t
+                     ORDER BY t.place
+                     LIMIT reach) AS h
+              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(RIGHT(h.place, 36) USING ascii)
+             WHERE j.stage = 'line'
+             LIMIT most
+               FOR UPDATE SKIP LOCKED) AS p;
+    IF number = 0 AND heads <> '[]' THEN
+        CALL jobs__pick_past_locked(queues, name_list, paused, most, picked, number);
+    END IF;
+END//
+
+-- Unlimited work, locked. The head of the line serves nearly every claim. Where it is full of work that is not for this
+-- one, the lanes are looked at.
+DROP PROCEDURE IF EXISTS jobs__pick_unlimited//
+CREATE PROCEDURE jobs__pick_unlimited(
+    queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT,
+    OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE reach INT DEFAULT GREATEST(100, 4 * most);
+    DECLARE seen INT;
+    DECLARE more LONGTEXT CHARACTER SET ascii;
+    SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO picked, number
+      FROM (SELECT STRAIGHT_JOIN j.id
+              FROM (SELECT l.id, l.queue, l.name
+                      FROM jobs l FORCE INDEX (jobs_line)
+                     WHERE l.stage = 'line'
+                     ORDER BY l.stage, l.priority, l.run_at, l.id
+                     LIMIT reach) AS w
+              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = w.id
+             WHERE (queues IS NULL OR LOCATE(CONCAT('"', HEX(w.queue), '"'), queues) > 0)
+               AND (name_list IS NULL OR LOCATE(CONCAT('"', HEX(w.name), '"'), name_list) > 0)
+               AND (paused IS NULL OR LOCATE(CONCAT('"', HEX(w.queue), '"'), paused) = 0)
+               AND j.stage = 'line'
+             LIMIT most
+               FOR UPDATE SKIP LOCKED) AS p;
+
+    IF number < most THEN
+        SELECT COUNT(*) INTO seen
+          FROM (SELECT l.id FROM jobs l FORCE INDEX (jobs_line) WHERE l.stage = 'line' LIMIT reach) AS w;
+        IF seen = reach THEN
+            CALL jobs__pick_by_lanes(queues, name_list, paused, most, reach, picked, number);
+        END IF;
+    END IF;
+END//
+
+-- The buckets of one lane and priority that have room, from a random place on the ring of buckets round to it again, no more than
+-- are asked for. A bucket without room costs one probe, however many jobs wait in it. `met` names the bucket of each job that was
+-- picked before. Answered is a text: 16 digits of the place on the ring and 10 of the room for each bucket.
+DROP PROCEDURE IF EXISTS jobs__walk_ring//
+CREATE PROCEDURE jobs__walk_ring(
+    queue VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    level SMALLINT, origin VARBINARY(8), met LONGTEXT CHARACTER SET ascii, most INT, OUT roomy LONGTEXT CHARACTER SET ascii)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE place VARBINARY(8) DEFAULT origin;
+    DECLARE border VARBINARY(8) DEFAULT X'FFFFFFFFFFFFFFFF';
+    DECLARE room BIGINT;
+    SET roomy = '';
+    walk: LOOP
+        SELECT MAX(f.ring), MAX(g.slots - (SELECT COUNT(*) FROM jobs_slots s WHERE s.bucket = f.bucket)) INTO place, room
+          FROM (SELECT j.ring, j.bucket
+                  FROM jobs j FORCE INDEX (jobs_lanes)
+                 WHERE j.stage = 'limited'
+                   AND j.queue = queue
+                   AND j.name = name
+                   AND j.priority = level
+                   AND j.ring > place
+                   AND j.ring <= border
+                 ORDER BY j.stage, j.queue, j.name, j.priority, j.ring, j.run_at, j.id
+                 LIMIT 1) AS f
+          LEFT JOIN jobs_groups g ON g.name = CONVERT(SUBSTRING_INDEX(f.bucket, ':', 1) USING utf8mb4);
+        IF place IS NOT NULL THEN
+            SET room = room - (LENGTH(met) - LENGTH(REPLACE(met, CONCAT(',', HEX(place)), ''))) DIV 17;
+            IF room > 0 THEN
+                SET roomy = CONCAT(roomy, HEX(place), LPAD(room, 10, '0')), most = most - 1;
+            END IF;
+            IF most = 0 THEN
+                LEAVE walk;
+            END IF;
+        ELSEIF border = origin THEN
+            LEAVE walk;
+        ELSE
+            SET place = '', border = origin;
+        END IF;
+    END LOOP;
+END//
+
+-- Limited work of one lane, locked: by priority, and within one a job of each bucket that has room before more of any. Appended to
+-- `picks` is the id of each with the room of its bucket behind it.
+DROP PROCEDURE IF EXISTS jobs__pick_of_lane//
+CREATE PROCEDURE jobs__pick_of_lane(
+    queue VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    origin VARBINARY(8), most INT, INOUT picks LONGTEXT CHARACTER SET ascii)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE level SMALLINT;
+    DECLARE met, roomy, more LONGTEXT CHARACTER SET ascii DEFAULT '';
+    DECLARE place BINARY(8);
+    DECLARE room, share, reach, number INT;
+    SELECT MAX(f.priority) INTO level
+      FROM (SELECT j.priority
+              FROM jobs j FORCE INDEX (jobs_lanes)
+             WHERE j.stage = 'limited'
+               AND j.queue = queue
+               AND j.name = name
+             ORDER BY j.stage, j.queue, j.name, j.priority
+             LIMIT 1) AS f;
+    WHILE level IS NOT NULL AND most > 0 DO
+        CALL jobs__walk_ring(queue, name, level, origin, met, most, roomy);
+        SET share = most - LENGTH(roomy) DIV 26 + 1;  -- each of the other buckets gives one at least
+        WHILE roomy <> '' DO
+            SET place = UNHEX(LEFT(roomy, 16)), room = SUBSTRING(roomy, 17, 10), roomy = SUBSTRING(roomy, 27);
+            SET number = LEAST(room, share), reach = 4 * number;
+            SELECT COALESCE(JSON_ARRAYAGG(CONCAT(p.id, room)), '[]'), COUNT(*) INTO more, number
+              FROM (SELECT STRAIGHT_JOIN j.id
+                      FROM (SELECT h.id
+                              FROM jobs h FORCE INDEX (jobs_lanes)
+                             WHERE h.stage = 'limited'
+                               AND h.queue = queue
+                               AND h.name = name
+                               AND h.priority = level
+                               AND h.ring = place
+                             ORDER BY h.stage, h.queue, h.name, h.priority, h.ring, h.run_at, h.id
+                             LIMIT reach) AS h
+                      JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = h.id
+                     WHERE j.stage = 'limited'
+                       AND j.ring = place
+                     LIMIT number
+                       FOR UPDATE SKIP LOCKED) AS p;
+            SET picks = JSON_MERGE_PRESERVE(picks, more), met = CONCAT(met, REPEAT(CONCAT(',', HEX(place)), number)), most = most - number;
+        END WHILE;
+        SELECT MAX(f.priority) INTO level
+          FROM (SELECT j.priority
+                  FROM jobs j FORCE INDEX (jobs_lanes)
+                 WHERE j.stage = 'limited'
+                   AND j.queue = queue
+                   AND j.name = name
+                   AND j.priority > level
+                 ORDER BY j.stage, j.queue, j.name, j.priority
+                 LIMIT 1) AS f;
+    END WHILE;
+END//
+
+-- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any.
+DROP PROCEDURE IF EXISTS jobs__pick_limited//
+CREATE PROCEDURE jobs__pick_limited(
+    queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT,
+    OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE queue, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
+    DECLARE origin VARBINARY(8) DEFAULT LEFT(UNHEX(SHA2(RAND(), 256)), 8);
+    DECLARE picks LONGTEXT CHARACTER SET ascii DEFAULT '[]';
+    SET number = 0;
+    CALL jobs__next_lane('limited', queues, name_list, paused, queue, name);
+    WHILE queue IS NOT NULL DO
+        CALL jobs__pick_of_lane(queue, name, origin, most, picks);
+        CALL jobs__next_lane('limited', queues, name_list, paused, queue, name);
+    END WHILE;
+    IF picks <> '[]' THEN
+        SELECT JSON_ARRAYAGG(c.id), COUNT(*) INTO picked, number
+          FROM (SELECT r.id
+                  FROM (SELECT STRAIGHT_JOIN j.id, j.priority, j.run_at,
+                               MAX(CAST(SUBSTRING(p.pick, 37) AS SIGNED)) OVER (PARTITION BY j.ring) AS room,
+                               ROW_NUMBER() OVER (PARTITION BY j.ring ORDER BY j.priority, j.run_at, j.id) AS turn
+                          FROM JSON_TABLE(picks, '$[*]' COLUMNS (pick VARCHAR(46) PATH '$')) AS p
+                          JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(LEFT(p.pick, 36) USING ascii)) AS r
+                 WHERE r.turn <= r.room
+                 ORDER BY r.priority, r.turn, r.run_at, r.id
+                 LIMIT most) AS c;
+    END IF;
+END//
+
+-- Of locked rows those that stand in another bucket than their definition says, having been enqueued by one who did not
+-- see it yet: they are given the right one, and answered; NULL where there is none.
+DROP PROCEDURE IF EXISTS jobs__put_right//
+CREATE PROCEDURE jobs__put_right(picked LONGTEXT CHARACTER SET ascii, OUT misplaced LONGTEXT CHARACTER SET ascii)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE bound, member VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE job CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE args LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE found, right_one VARBINARY(2284);
+    DECLARE suspects LONGTEXT CHARACTER SET ascii;
+    DECLARE place INT DEFAULT 0;
+
+    -- A bucket that is the group and the value as the engine reads it is right. Where it reads it otherwise (1e2, half a surrogate pair)
+    -- the job is looked at more closely.
+    SELECT JSON_ARRAYAGG(j.id) INTO suspects
+      FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
+           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+           STRAIGHT_JOIN jobs_definitions d ON d.name = j.name
+     WHERE CASE WHEN d.concurrency_group IS NULL THEN j.bucket IS NOT NULL
+                WHEN j.bucket IS NULL THEN TRUE
+                WHEN d.concurrency_key IS NULL THEN j.bucket <> CAST(d.concurrency_group AS BINARY)
+                WHEN NOT JSON_VALID(j.args) THEN TRUE
+                ELSE j.bucket <> CAST(CONCAT(d.concurrency_group, ':', COALESCE(JSON_UNQUOTE(JSON_EXTRACT(
+                         j.args, CONCAT('$."', REPLACE(REPLACE(REPLACE(d.concurrency_key, '\\', '\\\\'), '"', '\\"'), '.', '"."'), '"'))), 'null')) AS BINARY)
+           END;
+
+    WHILE place < COALESCE(JSON_LENGTH(suspects), 0) DO
+        SET job = JSON_UNQUOTE(JSON_EXTRACT(suspects, CONCAT('$[', place, ']'))), place = place + 1;
+        SELECT d.concurrency_group, d.concurrency_key, j.args, j.bucket INTO bound, member, args, found
+          FROM jobs j
+          JOIN jobs_definitions d ON d.name = j.name
+         WHERE j.id = job;
+        CALL jobs__bucket(bound, member, args, right_one);
+        IF NOT found <=> right_one THEN
+            UPDATE jobs j SET j.bucket = right_one WHERE j.id = job;
+            SET misplaced = JSON_ARRAY_APPEND(COALESCE(misplaced, '[]'), '$', job);
+        END IF;
+    END WHILE;
+END//
+
+-- The given jobs in the order of claiming, as many as there may be.
+DROP PROCEDURE IF EXISTS jobs__in_order//
+CREATE PROCEDURE jobs__in_order(INOUT ids LONGTEXT CHARACTER SET ascii, most INT)
+SQL SECURITY DEFINER
+BEGIN
+    SELECT JSON_ARRAYAGG(o.id) INTO ids
+      FROM (SELECT j.id
+              FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
+                   STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+             ORDER BY j.priority, j.run_at, j.id
+             LIMIT most) AS o;
+END//
+
+-- Of the given jobs those that are limited and got a slot for this token.
+DROP PROCEDURE IF EXISTS jobs__take_slots//
+CREATE PROCEDURE jobs__take_slots(
+    ids LONGTEXT CHARACTER SET ascii, token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin, now DATETIME(6), OUT served LONGTEXT CHARACTER SET ascii)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE job CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE bucket, former VARBINARY(2284);
+    DECLARE slot, invalid INT;
+    DECLARE ended BOOLEAN DEFAULT FALSE;
+    DECLARE waiting CURSOR FOR
+        SELECT j.id, j.bucket
+          FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+         WHERE j.stage = 'limited'
+         ORDER BY j.bucket, j.priority, j.run_at, j.id;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+
+    SET served = '[]';
+    OPEN waiting;
+    serve: LOOP
+        SET ended = FALSE;
+        FETCH waiting INTO job, bucket;
+        IF ended THEN
+            LEAVE serve;
+        END IF;
+        -- The job is pending: a slot that stands in its name is not valid.
+        SELECT COUNT(*) INTO invalid FROM jobs_slots s WHERE s.job_id = job;
+        IF invalid > 0 THEN
+            DELETE FROM s USING jobs_slots s WHERE s.job_id = job;
+        END IF;
+        IF NOT bucket <=> former THEN
+            SET former = bucket, slot = -1;
+        END IF;
+        IF slot IS NOT NULL THEN  -- otherwise the bucket has no more
+            CALL jobs__take_slot(bucket, job, token, slot, now, slot);
+            IF slot IS NOT NULL THEN
+                SET served = JSON_ARRAY_APPEND(served, '$', job);
+            END IF;
+        END IF;
+    END LOOP;
+    CLOSE waiting;
+END//
+
+-- Turn the next jobs to running under this token. A token that holds jobs takes no more.
+DROP PROCEDURE IF EXISTS jobs__claim//
+CREATE PROCEDURE jobs__claim(
+    worker VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+    queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, most INT, lease_ms BIGINT)
+SQL SECURITY DEFINER
+claim: BEGIN
+    DECLARE now DATETIME(6);
+    DECLARE paused, unlimited, limited, picked, misplaced LONGTEXT CHARACTER SET ascii;
+    DECLARE number, number_limited INT;
+
+    SELECT COUNT(*) INTO number FROM jobs j FORCE INDEX (jobs_held) WHERE j.token = token;
+    IF number > 0 THEN
+        LEAVE claim;
+    END IF;
+    SELECT c.now INTO now FROM jobs_clock c;
+    CALL jobs__promote(GREATEST(100, 2 * most), now, number);
+    SELECT JSON_ARRAYAGG(HEX(p.queue)) INTO paused FROM jobs_paused p;
+    CALL jobs__pick_unlimited(queues, name_list, paused, most, unlimited, number);
+    SELECT COUNT(*) INTO number_limited FROM (SELECT j.id FROM jobs j FORCE INDEX (jobs_lanes) WHERE j.stage = 'limited' LIMIT 1) AS l;
+    IF number_limited > 0 THEN
+        CALL jobs__pick_limited(queues, name_list, paused, most, limited, number_limited);
+    END IF;
+    IF number + number_limited = 0 THEN
+        LEAVE claim;
+    END IF;
+
+    SET picked = CASE WHEN number_limited = 0 THEN unlimited ELSE JSON_MERGE_PRESERVE(COALESCE(unlimited, '[]'), limited) END;
+    CALL jobs__put_right(picked, misplaced);
+    IF misplaced IS NOT NULL THEN
+        SELECT JSON_ARRAYAGG(p.id), JSON_ARRAYAGG(CASE WHEN LOCATE(p.id, COALESCE(unlimited, '')) > 0 THEN p.id END) INTO picked, unlimited
+          FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
+         WHERE LOCATE(p.id, misplaced) = 0;
+    END IF;
+    IF number_limited > 0 THEN
+        CALL jobs__in_order(picked, most);
+        CALL jobs__take_slots(picked, token, now, limited);
+        SET picked = JSON_MERGE_PRESERVE(COALESCE(unlimited, '[]'), limited);
+        CALL jobs__in_order(picked, most);
+    END IF;
+
+    UPDATE JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
+           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+       SET j.state = 'running',
+           j.token = token,
+           j.worker = worker,
+           j.lease_until = now + INTERVAL lease_ms * 1000 MICROSECOND,
+           j.attempts = j.attempts + 1,
+           j.started_at = now;
+END//
+
+-- A JSON array of texts as one of their bytes.
+DROP PROCEDURE IF EXISTS jobs__in_hexadecimal//
+CREATE PROCEDURE jobs__in_hexadecimal(list LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT result LONGTEXT CHARACTER SET ascii)
+SQL SECURITY DEFINER
+BEGIN
+    IF list IS NOT NULL THEN
+        SELECT COALESCE(JSON_ARRAYAGG(HEX(CONVERT(t.text USING utf8mb4))), '[]') INTO result
+          FROM JSON_TABLE(list, '$[*]' COLUMNS (text LONGTEXT PATH '$')) AS t;
+    END IF;
+END//
+
+DROP PROCEDURE IF EXISTS jobs__read_claim//
+CREATE PROCEDURE jobs__read_claim(
+    options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    OUT queues LONGTEXT CHARACTER SET ascii, OUT name_list LONGTEXT CHARACTER SET ascii, OUT most INT, OUT lease_ms BIGINT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE members, list LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    CALL jobs__members(options, 'options', 'queues, names, max_jobs, lease_ms', members);
+    CALL jobs__texts(members, 'queues', '', list);
+    CALL jobs__in_hexadecimal(list, queues);
+    CALL jobs__texts(members, 'names', '', list);
+    CALL jobs__in_hexadecimal(list, name_list);
+    CALL jobs__integer(members, 'max_jobs', '', 1, 1000, most);
+    CALL jobs__duration(members, 'lease_ms', '', 0, lease_ms);
+    SET most = COALESCE(most, 1), lease_ms = COALESCE(lease_ms, 300000);
+END//
+
+DROP PROCEDURE IF EXISTS jobs_claim//
+CREATE PROCEDURE jobs_claim(
+    worker LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, token LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE holder CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE turn VARCHAR(64) CHARACTER SET utf8mb4;
+    DECLARE queues, name_list LONGTEXT CHARACTER SET ascii;
+    DECLARE most INT;
+    DECLARE lease_ms BIGINT;
+    CALL jobs__fit(COALESCE(worker, ''), 'worker');
+    IF token IS NULL THEN
+        CALL jobs__refuse('PJ003', 'token is missing', 'make a new UUID for each claim, and pass the same one to repeat it');
+    END IF;
+    CALL jobs__as_uuid(token, 'token', holder);
+    CALL jobs__read_claim(options, queues, name_list, most, lease_ms);
+    SET turn = CONCAT('pyjobs claim ', holder);
+
+    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+    START TRANSACTION;
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION
+        BEGIN
+            ROLLBACK;
+            DO RELEASE_LOCK(turn);
+            RESIGNAL;
+        END;
+        IF NOT COALESCE(GET_LOCK(turn, 10), 0) THEN
+            SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'another call claims with this token';
+        END IF;
+        CALL jobs__claim(worker, holder, queues, name_list, most, lease_ms);
+        COMMIT;
+        DO RELEASE_LOCK(turn);
+    END;
+
+    -- In a transaction of its own, which a session without autocommit would leave open.
+    SELECT j.id, j.name, j.queue, j.args, j.attempts AS attempt, j.max_attempts, j.timeout_ms, j.priority, j.tenant, j.batch_id, j.meta, j.unique_key,
+           j.enqueued_at, j.run_at, j.token, j.lease_until
+      FROM jobs j FORCE INDEX (jobs_held)
+     WHERE j.token = holder
+     ORDER BY j.priority, j.run_at, j.id;
+    COMMIT;
+END//
+
+-- What a sleeping worker asks every few milliseconds: whether there may be work for somebody, and which is the last in the line, so that it can
+-- tell new work from what it could not take a moment ago. It reads the ends of three indexes. (MIN, since <= would read jobs_due through its NULLs.)
+CREATE OR REPLACE SQL SECURITY DEFINER VIEW jobs__work AS
+    SELECT EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage = 'line')
+        OR EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_lanes) WHERE j.stage = 'limited')
+        OR COALESCE((SELECT MIN(j.due_at) FROM jobs j) <= c.now, FALSE) AS waits,
+           (SELECT j.id FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage = 'line' ORDER BY j.priority DESC, j.run_at DESC, j.id DESC LIMIT 1) AS newest
+      FROM jobs_clock c
+//
