@@ -44,8 +44,8 @@ BEGIN
                      LIMIT most
                        FOR UPDATE SKIP LOCKED) AS p;
         END IF;
-        UPDATE JSON_TABLE(due, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
-               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+        UPDATE JSON_TABLE(due, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
            SET j.state = 'pending';
     END IF;
 END//
@@ -152,10 +152,10 @@ BEGIN
     SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO picked, number
       FROM (SELECT STRAIGHT_JOIN j.id
               FROM (SELECT t.place
-                      FROM JSON_TABLE(heads, '$[*]' COLUMNS (place CHAR(67) PATH '$')) AS t
+                      FROM JSON_TABLE(heads, '$[*]' COLUMNS (place CHAR(67) CHARACTER SET ascii PATH '$')) AS t
                      ORDER BY t.place
                      LIMIT reach) AS h
-              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(RIGHT(h.place, 36) USING ascii)
+              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = RIGHT(h.place, 36)
              WHERE j.stage = 'line'
              LIMIT most
                FOR UPDATE SKIP LOCKED) AS p;
@@ -319,8 +319,8 @@ BEGIN
                   FROM (SELECT STRAIGHT_JOIN j.id, j.priority, j.run_at,
                                MAX(CAST(SUBSTRING(p.pick, 37) AS SIGNED)) OVER (PARTITION BY j.ring) AS room,
                                ROW_NUMBER() OVER (PARTITION BY j.ring ORDER BY j.priority, j.run_at, j.id) AS turn
-                          FROM JSON_TABLE(picks, '$[*]' COLUMNS (pick VARCHAR(46) PATH '$')) AS p
-                          JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(LEFT(p.pick, 36) USING ascii)) AS r
+                          FROM JSON_TABLE(picks, '$[*]' COLUMNS (pick VARCHAR(46) CHARACTER SET ascii PATH '$')) AS p
+                          JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = LEFT(p.pick, 36)) AS r
                  WHERE r.turn <= r.room
                  ORDER BY r.priority, r.turn, r.run_at, r.id
                  LIMIT most) AS c;
@@ -343,8 +343,8 @@ BEGIN
     -- A bucket that is the group and the value as the engine reads it is right. Where it reads it otherwise (1e2, half a surrogate pair)
     -- the job is looked at more closely.
     SELECT JSON_ARRAYAGG(j.id) INTO suspects
-      FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
-           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+      FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
            STRAIGHT_JOIN jobs_definitions d ON d.name = j.name
      WHERE CASE WHEN d.concurrency_group IS NULL THEN j.bucket IS NOT NULL
                 WHEN j.bucket IS NULL THEN TRUE
@@ -375,8 +375,8 @@ SQL SECURITY DEFINER
 BEGIN
     SELECT JSON_ARRAYAGG(o.id) INTO ids
       FROM (SELECT j.id
-              FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
-                   STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+              FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+                   STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
              ORDER BY j.priority, j.run_at, j.id
              LIMIT most) AS o;
 END//
@@ -393,8 +393,8 @@ BEGIN
     DECLARE ended BOOLEAN DEFAULT FALSE;
     DECLARE waiting CURSOR FOR
         SELECT j.id, j.bucket
-          FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
-               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+          FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
          WHERE j.stage = 'limited'
          ORDER BY j.bucket, j.priority, j.run_at, j.id;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
@@ -456,7 +456,7 @@ claim: BEGIN
     CALL jobs__put_right(picked, misplaced);
     IF misplaced IS NOT NULL THEN
         SELECT JSON_ARRAYAGG(p.id), JSON_ARRAYAGG(CASE WHEN LOCATE(p.id, COALESCE(unlimited, '')) > 0 THEN p.id END) INTO picked, unlimited
-          FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
+          FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
          WHERE LOCATE(p.id, misplaced) = 0;
     END IF;
     IF number_limited > 0 THEN
@@ -466,8 +466,8 @@ claim: BEGIN
         CALL jobs__in_order(picked, most);
     END IF;
 
-    UPDATE JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) PATH '$')) AS p
-           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(p.id USING ascii)
+    UPDATE JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
        SET j.state = 'running',
            j.token = token,
            j.worker = worker,
@@ -482,8 +482,8 @@ CREATE PROCEDURE jobs__in_hexadecimal(list LONGTEXT CHARACTER SET utf8mb4 COLLAT
 SQL SECURITY DEFINER
 BEGIN
     IF list IS NOT NULL THEN
-        SELECT COALESCE(JSON_ARRAYAGG(HEX(CONVERT(t.text USING utf8mb4))), '[]') INTO result
-          FROM JSON_TABLE(list, '$[*]' COLUMNS (text LONGTEXT PATH '$')) AS t;
+        SELECT COALESCE(JSON_ARRAYAGG(HEX(t.text)), '[]') INTO result
+          FROM JSON_TABLE(list, '$[*]' COLUMNS (text LONGTEXT CHARACTER SET utf8mb4 PATH '$')) AS t;
     END IF;
 END//
 

@@ -59,8 +59,8 @@ DROP PROCEDURE IF EXISTS jobs__keep//
 CREATE PROCEDURE jobs__keep(claims LONGTEXT CHARACTER SET ascii, lease_ms BIGINT, now DATETIME(6), OUT attention LONGTEXT CHARACTER SET ascii)
 SQL SECURITY DEFINER
 BEGIN
-    UPDATE (SELECT DISTINCT CONVERT(t.id USING ascii) AS id, CONVERT(t.token USING ascii) AS token
-              FROM JSON_TABLE(claims, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', token CHAR(36) PATH '$.token')) AS t
+    UPDATE (SELECT DISTINCT t.id, t.token
+              FROM JSON_TABLE(claims, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token')) AS t
              ORDER BY id
              LIMIT 1000000) AS c
            STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = c.id AND j.token = c.token
@@ -69,8 +69,8 @@ BEGIN
     -- What was extended is locked; of the rest it is told what is seen.
     SELECT JSON_ARRAYAGG(JSON_OBJECT('id', a.id, 'signal', a.said)) INTO attention
       FROM (SELECT DISTINCT t.id, CASE WHEN j.id IS NULL THEN 'lost' ELSE 'cancel' END AS said
-              FROM JSON_TABLE(claims, '$[*]' COLUMNS (id CHAR(36) PATH '$.id', token CHAR(36) PATH '$.token')) AS t
-              LEFT JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = CONVERT(t.id USING ascii) AND j.token = CONVERT(t.token USING ascii)
+              FROM JSON_TABLE(claims, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token')) AS t
+              LEFT JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = t.id AND j.token = t.token
              WHERE j.id IS NULL
                 OR j.cancel_at IS NOT NULL) AS a;
 END//
@@ -112,5 +112,5 @@ BEGIN
         COMMIT;
     END;
     SELECT a.id, a.said AS `signal`
-      FROM JSON_TABLE(COALESCE(attention, '[]'), '$[*]' COLUMNS (id CHAR(36) PATH '$.id', said VARCHAR(6) PATH '$.signal')) AS a;
+      FROM JSON_TABLE(COALESCE(attention, '[]'), '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', said VARCHAR(6) CHARACTER SET ascii PATH '$.signal')) AS a;
 END//

@@ -123,9 +123,9 @@ CREATE OR REPLACE VIEW jobs_orphans AS
                SELECT 1
                  FROM jobs_workers w
                 CROSS JOIN jobs_clock c
-                 JOIN JSON_TABLE(w.info, '$.names[*]' COLUMNS (name VARCHAR(190) PATH '$')) AS n
+                 JOIN JSON_TABLE(w.info, '$.names[*]' COLUMNS (name VARCHAR(190) CHARACTER SET utf8mb4 PATH '$')) AS n
                 WHERE w.live_until > c.now
-                  AND CONVERT(n.name USING utf8mb4) = o.name)
+                  AND n.name COLLATE utf8mb4_bin = o.name)
 //
 
 CREATE OR REPLACE VIEW jobs_defined AS
