@@ -126,6 +126,9 @@ def call(sql: Any, routine: str, *arguments: str | None) -> None:
     if sql.dialect == "sqlite":
         names = ", ".join(PARAMETERS[routine][: len(arguments)])
         sql(f"INSERT INTO {routine} ({names}) VALUES ({places})", *arguments)
+    elif sql.dialect == "mysql":  # whose routines have no defaults
+        left_out = [None] * (len(PARAMETERS[routine]) - len(arguments))
+        sql(f"CALL {routine}({', '.join('?' * len(PARAMETERS[routine]))})", *arguments, *left_out)
     else:
         sql(f"SELECT * FROM {routine}({places})", *arguments)
 

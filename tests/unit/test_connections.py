@@ -29,7 +29,7 @@ def jobs(database: Database) -> Iterator[Jobs]:
 
 @pytest.fixture
 def engine(database: Database) -> Iterator[sqlalchemy.Engine]:
-    url = database.url.replace("postgresql://", "postgresql+psycopg://")
+    url = database.url.replace("postgresql://", "postgresql+psycopg://").replace("mysql://", "mysql+pymysql://")
     engine = sqlalchemy.create_engine(url)
     yield engine
     engine.dispose()
@@ -59,6 +59,7 @@ IN_DJANGO = """
 import sys
 
 import django
+import pymysql
 from django.conf import settings
 from django.db import connection, transaction
 
@@ -66,6 +67,7 @@ from pyjobs import Jobs
 
 engine, name, host, port, user, url = sys.argv[1:]
 place = {"ENGINE": f"django.db.backends.{engine}", "NAME": name, "HOST": host, "PORT": port, "USER": user}
+pymysql.install_as_MySQLdb()  # for Django's mysql
 settings.configure(DATABASES={"default": place})
 django.setup()
 jobs = Jobs(url)
@@ -93,13 +95,14 @@ print("fine")
 
 def test_in_django(jobs: Jobs, database: Database) -> None:
     parts = urlsplit(database.url)
-    place = (
-        ["sqlite3", parts.path[1:], "", "", ""]
-        if database.dialect == "sqlite"
-        else ["postgresql", parts.path[1:], parts.hostname or "", str(parts.port or ""), parts.username or ""]
-    )
+    place = [parts.path[1:], parts.hostname or "", str(parts.port or ""), parts.username or ""]
+    engine = "sqlite3" if database.dialect == "sqlite" else database.dialect
     ran = subprocess.run(
-        [sys.executable, "-c", IN_DJANGO, *place, database.url], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", IN_DJANGO, engine, *place, database.url],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr
 

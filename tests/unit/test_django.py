@@ -15,6 +15,7 @@ SETUP = """
 import sys, types
 from email.mime.image import MIMEImage
 import django
+import pymysql
 from django.conf import settings
 from django.core import mail
 from django.core.mail import EmailMessage, EmailMultiAlternatives, send_mail
@@ -29,6 +30,7 @@ import pyjobs.django
 engine, name, host, port, user, url, using = sys.argv[1:]
 LOCMEM = "django.core.mail.backends.locmem.EmailBackend"
 PYJOBS = {"JOBS": "shop.jobs:jobs", "EMAIL_BACKEND": LOCMEM} | ({"USING": using} if using else {})
+pymysql.install_as_MySQLdb()  # for Django's mysql
 settings.configure(
     DATABASES={"default": dict(ENGINE=f"django.db.backends.{engine}", NAME=name, HOST=host, PORT=port, USER=user)},
     EMAIL_BACKEND="pyjobs.django.EmailBackend", PYJOBS=PYJOBS, USE_I18N=False,
@@ -133,15 +135,16 @@ print("fine")
 
 def in_django(database: Database, program: str, using: str, path: Path) -> None:
     parts = urlsplit(database.url)
-    place = (
-        ["sqlite3", parts.path[1:], "", "", ""]
-        if database.dialect == "sqlite"
-        else ["postgresql", parts.path[1:], parts.hostname or "", str(parts.port or ""), parts.username or ""]
-    )
+    place = [parts.path[1:], parts.hostname or "", str(parts.port or ""), parts.username or ""]
+    engine = "sqlite3" if database.dialect == "sqlite" else database.dialect
     script = path / "script.py"
     script.write_text(SETUP + program)
     ran = subprocess.run(
-        [sys.executable, script, *place, database.url, using], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, script, engine, *place, database.url, using],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
     assert (ran.returncode, ran.stdout) == (0, "fine\n"), ran.stderr
 

@@ -15,7 +15,7 @@ PAGE = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
 CLASSES = [each for each in vars(errors).values() if isinstance(each, type) and issubclass(each, PyjobsError)]
 DIALECTS = sorted(folder for folder in (ROOT / "sql").iterdir() if folder.is_dir())
 # What no routine can find out: whether a driver fits it; and in SQLite, which has no session, the tenant in scope.
-DRIVERS_OWN = {"postgresql": {"PJ012"}, "sqlite": {"PJ009", "PJ012"}}
+DRIVERS_OWN = {"postgresql": {"PJ012"}, "mysql": {"PJ012"}, "sqlite": {"PJ009", "PJ012"}}
 
 
 def sections() -> dict[str, str]:
