@@ -236,6 +236,14 @@ END//
 
 -- What follows reads one member, called `place` and its key in messages; one that is absent or null is NULL.
 
+-- The JSON of a member as it was written.
+DROP PROCEDURE IF EXISTS jobs__json//
+CREATE PROCEDURE jobs__json(members LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, member LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT result LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    SET result = NULLIF(JSON_UNQUOTE(JSON_EXTRACT(members, CONCAT('$.', member))), 'null');
+END//
+
 DROP PROCEDURE IF EXISTS jobs__text//
 CREATE PROCEDURE jobs__text(members LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, member LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, place LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT result LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
