@@ -520,11 +520,11 @@ def _locked(backend: Any) -> Iterator[None]:
 def _carry_out(backend: Any, migration: Any, direction: str) -> None:
     """Apply or roll back one migration, together with its line in the account."""
     migration.load()
-    if not migration.use_transactions:
-        backend.apply_one(migration) if direction == "apply" else backend.rollback_one(migration)
-        return
     enter = backend.mark_one if direction == "apply" else backend.unmark_one
     try:
+        if not migration.use_transactions:
+            backend.apply_one(migration) if direction == "apply" else backend.rollback_one(migration)
+            return
         with backend.transaction():
             migration.process_steps(backend, direction)
             backend.log_migration(migration, direction)
