@@ -842,16 +842,22 @@ class TestTheCallersTransaction:
         connection.execute("ROLLBACK")
 
 
-class TestTenantsInScope:
-    """PostgreSQL: a session that has a tenant stamps it on what it enqueues, and takes no other."""
+SCOPE = {
+    "postgresql": ("SET pyjobs.tenant = 'acme'", "RESET pyjobs.tenant"),
+    "mysql": ("SET @pyjobs_tenant = 'acme'", "SET @pyjobs_tenant = NULL"),
+}
 
-    pytestmark = pytest.mark.databases("postgresql")
+
+class TestTenantsInScope:
+    """A session that has a tenant, where there are sessions, stamps it on what it enqueues, and takes no other."""
+
+    pytestmark = pytest.mark.databases("postgresql", "mysql")
 
     @pytest.fixture
     def scoped(self, store: Store, database: Any) -> Iterator[Store]:
         define(store)
         connection = database.connect()
-        connection.execute("SET pyjobs.tenant = 'acme'")
+        connection.execute(SCOPE[database.dialect][0])
         yield store.join(connection)
         connection.close()
 
@@ -877,8 +883,8 @@ class TestTenantsInScope:
     def test_no_scope_is_no_tenant(self, store: Store, database: Any) -> None:
         define(store)
         connection = database.connect()
-        connection.execute("SET pyjobs.tenant = 'acme'")
-        connection.execute("RESET pyjobs.tenant")
+        for statement in SCOPE[database.dialect]:
+            connection.execute(statement)
 
         assert found(store, enqueue(store.join(connection))).tenant is None
         connection.close()

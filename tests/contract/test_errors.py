@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 import psycopg
+import pymysql
 import pytest
 
 from pyjobs.errors import (
@@ -52,6 +53,13 @@ def test_plain_sql_is_refused_with_the_code(store: Store, sql: Any, code: str) -
         with pytest.raises(sqlite3.IntegrityError) as refusal:
             sql(f"INSERT INTO {routine} (name, args, options) VALUES {arguments}")
         assert str(refusal.value).startswith(code)
+    elif sql.dialect == "mysql":
+        with pytest.raises(pymysql.Error) as told:
+            sql(f"CALL {routine} {arguments.removesuffix(')')}, NULL)")
+        assert (told.value.sqlstate, told.value.args[0]) == (code, 20_000 + int(code[2:]))
+        [said] = sql("SELECT @jobs_message AS message, @jobs_hint AS hint")
+        assert all(said.values())
+        assert said["message"][:100] in told.value.args[1]
     else:
         with pytest.raises(psycopg.Error) as raised:
             sql(f"SELECT {routine} {arguments}")
@@ -115,7 +123,7 @@ def test_what_no_driver_would_send_is_refused_too(
 ) -> None:
     define(store)
 
-    with pytest.raises((sqlite3.Error, psycopg.Error)) as refusal:
+    with pytest.raises((sqlite3.Error, psycopg.Error, pymysql.Error)) as refusal:
         call(sql, routine, *arguments)
 
     said = getattr(refusal.value, "sqlstate", None) or str(refusal.value)
@@ -161,11 +169,11 @@ def test_a_key_given_twice_is_refused_by_name(
     """Readers of JSON do not agree on which of the two counts."""
     define(store)
 
-    with pytest.raises((sqlite3.Error, psycopg.Error)) as refusal:
+    with pytest.raises((sqlite3.Error, psycopg.Error, pymysql.Error)) as refusal:
         call(sql, routine, *arguments)
 
     assert (getattr(refusal.value, "sqlstate", None) or str(refusal.value)).startswith("PJ003")
-    if sql.dialect == "postgresql":  # SQLite's refusals are literals
+    if sql.dialect != "sqlite":  # whose refusals are literals
         assert named in str(refusal.value)
     assert store.count() == 0
 

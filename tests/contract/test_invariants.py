@@ -90,6 +90,10 @@ def refusals(dialect: str) -> type[Exception]:
         import sqlite3
 
         return sqlite3.IntegrityError
+    if dialect == "mysql":
+        import pymysql
+
+        return pymysql.MySQLError  # a CHECK that fails is none of its IntegrityErrors
     import psycopg
 
     return psycopg.errors.IntegrityError

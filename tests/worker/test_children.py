@@ -209,7 +209,7 @@ class TestKilling:
         id = jobs.enqueue("slow", {"pid": str(files / "pid"), "late": str(files / "late")})
         running = work(jobs, lease="800ms")
         pid = int(read(files / "pid"))
-        past = "'2000-01-01 00:00Z'" if sql.dialect == "postgresql" else "0"
+        past = "0" if sql.dialect == "sqlite" else "'2000-01-01'"
 
         def rescued() -> bool:
             sql(f"UPDATE jobs SET lease_until = {past} WHERE state = 'running'")
