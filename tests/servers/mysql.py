@@ -32,7 +32,6 @@ SETTINGS = {
     "server-id": "1",
     "sync-binlog": "0",
     "innodb-flush-log-at-trx-commit": "2",  # a commit is with the system, not on the disk
-    "innodb-doublewrite": "OFF",
     "max-connections": "300",
     # Far from UTC and off by half an hour: what reads a moment in the session's time zone shows it.
     "default-time-zone": "-03:30",

@@ -6,8 +6,10 @@ import itertools
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
+import pymysql
 import pytest
 
 from pyjobs.app import Jobs
@@ -155,7 +157,7 @@ def test_a_worker_can_be_stopped_while_the_database_is_away(jobs: Jobs, work: Wo
     gate.set()
 
 
-@pytest.mark.databases("postgresql")
+@pytest.mark.databases("postgresql", "mysql")
 def test_connections_that_are_ended_under_load_lose_nothing(
     jobs: Jobs, work: Work, store: Store, sql: Any
 ) -> None:
@@ -169,10 +171,7 @@ def test_connections_that_are_ended_under_load_lose_nothing(
     running = work(concurrency=10)
     for goal in (200, 800, 1_600, 2_400):
         eventually(lambda goal=goal: len(performed) >= goal)
-        sql(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
+        end_all_connections(sql)
     eventually(lambda: store.count({"state": "done"}) == 3_000)
     running.stop()
 
@@ -180,7 +179,7 @@ def test_connections_that_are_ended_under_load_lose_nothing(
     assert running.report().done == 3_000
 
 
-@pytest.mark.databases("postgresql")
+@pytest.mark.databases("postgresql", "mysql")
 @pytest.mark.parametrize("crash", [False, True])
 def test_a_restart_under_load_loses_nothing(
     jobs: Jobs, work: Work, store: Store, database: Database, crash: bool
@@ -202,6 +201,20 @@ def test_a_restart_under_load_loses_nothing(
 
     assert len(performed) == 3_000
     assert running.report().done == 3_000
+
+
+def end_all_connections(sql: Any) -> None:
+    """Those that others have to this database."""
+    if sql.dialect == "mysql":
+        others = "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()"
+        for row in sql(others):
+            with suppress(pymysql.OperationalError):  # it may have gone by now
+                sql(f"KILL {next(iter(row.values()))}")
+    else:
+        sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 @pytest.mark.databases("sqlite")
