@@ -164,39 +164,45 @@ BEGIN
     END IF;
 END//
 
--- Unlimited work, locked. The head of the line serves nearly every claim. Where it is full of work that is not for this
--- one, the lanes are looked at.
+-- Unlimited work, locked. The head of the line serves nearly every claim; a longer look is taken where others hold the first
+-- ones. Where that is full of work that is not for this one, the lanes are looked at.
 DROP PROCEDURE IF EXISTS jobs__pick_unlimited//
 CREATE PROCEDURE jobs__pick_unlimited(
     queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT,
     OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE reach INT DEFAULT GREATEST(100, 4 * most);
+    DECLARE far INT DEFAULT GREATEST(100, 4 * most);
+    DECLARE reach INT DEFAULT GREATEST(20, 2 * most);
     DECLARE seen INT;
-    DECLARE more LONGTEXT CHARACTER SET ascii;
-    SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO picked, number
-      FROM (SELECT STRAIGHT_JOIN j.id
-              FROM (SELECT l.id, l.queue, l.name
-                      FROM jobs l FORCE INDEX (jobs_line)
-                     WHERE l.stage = 'line'
-                     ORDER BY l.stage, l.priority, l.run_at, l.id
-                     LIMIT reach) AS w
-              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = w.id
-             WHERE (queues IS NULL OR LOCATE(CONCAT('"', HEX(w.queue), '"'), queues) > 0)
-               AND (name_list IS NULL OR LOCATE(CONCAT('"', HEX(w.name), '"'), name_list) > 0)
-               AND (paused IS NULL OR LOCATE(CONCAT('"', HEX(w.queue), '"'), paused) = 0)
-               AND j.stage = 'line'
-             LIMIT most
-               FOR UPDATE SKIP LOCKED) AS p;
-
-    IF number < most THEN
+    look: LOOP
+        SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO picked, number
+          FROM (SELECT STRAIGHT_JOIN j.id
+                  FROM (SELECT l.id, l.queue, l.name
+                          FROM jobs l FORCE INDEX (jobs_line)
+                         WHERE l.stage = 'line'
+                         ORDER BY l.stage, l.priority, l.run_at, l.id
+                         LIMIT reach) AS w
+                  JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = w.id
+                 WHERE (queues IS NULL OR LOCATE(CONCAT('"', HEX(w.queue), '"'), queues) > 0)
+                   AND (name_list IS NULL OR LOCATE(CONCAT('"', HEX(w.name), '"'), name_list) > 0)
+                   AND (paused IS NULL OR LOCATE(CONCAT('"', HEX(w.queue), '"'), paused) = 0)
+                   AND j.stage = 'line'
+                 LIMIT most
+                   FOR UPDATE SKIP LOCKED) AS p;
+        IF number = most THEN
+            LEAVE look;
+        END IF;
         SELECT COUNT(*) INTO seen
           FROM (SELECT l.id FROM jobs l FORCE INDEX (jobs_line) WHERE l.stage = 'line' LIMIT reach) AS w;
-        IF seen = reach THEN
-            CALL jobs__pick_by_lanes(queues, name_list, paused, most, reach, picked, number);
+        IF seen < reach THEN
+            LEAVE look;
+        ELSEIF reach = far THEN
+            CALL jobs__pick_by_lanes(queues, name_list, paused, most, far, picked, number);
+            LEAVE look;
         END IF;
-    END IF;
+        SET reach = far;
+    END LOOP;
 END//
 
 -- The buckets of one lane and priority that have room, from a random place on the ring of buckets round to it again, no more than
@@ -434,7 +440,7 @@ SQL SECURITY DEFINER
 claim: BEGIN
     DECLARE now DATETIME(6);
     DECLARE paused, unlimited, limited, picked, misplaced LONGTEXT CHARACTER SET ascii;
-    DECLARE number, number_limited INT;
+    DECLARE number, number_limited, bounds INT;
 
     SELECT COUNT(*) INTO number FROM jobs j FORCE INDEX (jobs_held) WHERE j.token = token;
     IF number > 0 THEN
@@ -442,7 +448,10 @@ claim: BEGIN
     END IF;
     SELECT c.now INTO now FROM jobs_clock c;
     CALL jobs__promote(GREATEST(100, 2 * most), now, number);
-    SELECT JSON_ARRAYAGG(HEX(p.queue)) INTO paused FROM jobs_paused p;
+    SELECT COUNT(*) INTO number FROM jobs_paused p;
+    IF number > 0 THEN
+        SELECT JSON_ARRAYAGG(HEX(p.queue)) INTO paused FROM jobs_paused p;
+    END IF;
     CALL jobs__pick_unlimited(queues, name_list, paused, most, unlimited, number);
     SELECT COUNT(*) INTO number_limited FROM (SELECT j.id FROM jobs j FORCE INDEX (jobs_lanes) WHERE j.stage = 'limited' LIMIT 1) AS l;
     IF number_limited > 0 THEN
@@ -453,7 +462,10 @@ claim: BEGIN
     END IF;
 
     SET picked = CASE WHEN number_limited = 0 THEN unlimited ELSE JSON_MERGE_PRESERVE(COALESCE(unlimited, '[]'), limited) END;
-    CALL jobs__put_right(picked, misplaced);
+    SELECT COUNT(*) INTO bounds FROM jobs_definitions d FORCE INDEX (jobs_definitions_group) WHERE d.concurrency_group IS NOT NULL;
+    IF bounds + number_limited > 0 THEN
+        CALL jobs__put_right(picked, misplaced);
+    END IF;
     IF misplaced IS NOT NULL THEN
         SELECT JSON_ARRAYAGG(p.id), JSON_ARRAYAGG(CASE WHEN LOCATE(p.id, COALESCE(unlimited, '')) > 0 THEN p.id END) INTO picked, unlimited
           FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
@@ -487,6 +499,7 @@ BEGIN
     END IF;
 END//
 
+-- What a worker asks for is the same each time, and reading it costs more than claiming: the session remembers what it read last.
 DROP PROCEDURE IF EXISTS jobs__read_claim//
 CREATE PROCEDURE jobs__read_claim(
     options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
@@ -494,14 +507,21 @@ CREATE PROCEDURE jobs__read_claim(
 SQL SECURITY DEFINER
 BEGIN
     DECLARE members, list LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    CALL jobs__members(options, 'options', 'queues, names, max_jobs, lease_ms', members);
-    CALL jobs__texts(members, 'queues', '', list);
-    CALL jobs__in_hexadecimal(list, queues);
-    CALL jobs__texts(members, 'names', '', list);
-    CALL jobs__in_hexadecimal(list, name_list);
-    CALL jobs__integer(members, 'max_jobs', '', 1, 1000, most);
-    CALL jobs__duration(members, 'lease_ms', '', 0, lease_ms);
-    SET most = COALESCE(most, 1), lease_ms = COALESCE(lease_ms, 300000);
+    IF COALESCE(options, '{}') <=> @jobs_claim_options THEN
+        SET queues = @jobs_claim_queues, name_list = @jobs_claim_names, most = @jobs_claim_most, lease_ms = @jobs_claim_lease_ms;
+    ELSE
+        SET @jobs_claim_options = NULL;
+        CALL jobs__members(options, 'options', 'queues, names, max_jobs, lease_ms', members);
+        CALL jobs__texts(members, 'queues', '', list);
+        CALL jobs__in_hexadecimal(list, queues);
+        CALL jobs__texts(members, 'names', '', list);
+        CALL jobs__in_hexadecimal(list, name_list);
+        CALL jobs__integer(members, 'max_jobs', '', 1, 1000, most);
+        CALL jobs__duration(members, 'lease_ms', '', 0, lease_ms);
+        SET most = COALESCE(most, 1), lease_ms = COALESCE(lease_ms, 300000);
+        SET @jobs_claim_queues = queues, @jobs_claim_names = name_list, @jobs_claim_most = most, @jobs_claim_lease_ms = lease_ms,
+            @jobs_claim_options = COALESCE(options, '{}');
+    END IF;
 END//
 
 DROP PROCEDURE IF EXISTS jobs_claim//

@@ -31,7 +31,7 @@ BEGIN
     END IF;
 END//
 
--- One outcome as it is handed on: an object with all that its detail says.
+-- One outcome as it is handed on: an object with all that its detail says, which has a `kind`, as one that needs no closer look has not.
 DROP PROCEDURE IF EXISTS jobs__read_outcome//
 CREATE PROCEDURE jobs__read_outcome(id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin, token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin, outcome LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, detail LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, place LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
@@ -280,12 +280,12 @@ DROP PROCEDURE IF EXISTS jobs__settle//
 CREATE PROCEDURE jobs__settle(said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6), OUT answers LONGTEXT CHARACTER SET ascii)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE number, held, other, slots, fleeting INT;
+    DECLARE number INT DEFAULT JSON_LENGTH(said);
+    DECLARE held, other, slots, fleeting INT;
+    DECLARE plain BOOLEAN DEFAULT FALSE;
     DECLARE verdicts LONGTEXT CHARACTER SET ascii;
 
-    SELECT COUNT(*), SUM(t.outcome <> 'done') INTO number, other
-      FROM JSON_TABLE(said, '$[*]' COLUMNS (outcome VARCHAR(9) CHARACTER SET ascii PATH '$.outcome')) AS t;
-    SELECT COUNT(*), COALESCE(SUM(h.more), 0) + other INTO held, other
+    SELECT COUNT(*), COALESCE(SUM(h.more), 0) INTO held, other
       FROM (SELECT STRAIGHT_JOIN j.unique_key IS NOT NULL OR j.batch_id IS NOT NULL OR j.bucket IS NOT NULL AS more
               FROM (SELECT DISTINCT t.id, t.token
                       FROM JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token')) AS t
@@ -293,16 +293,18 @@ BEGIN
                      LIMIT 1000000) AS o
               JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = o.id AND j.token = o.token
                FOR UPDATE) AS h;
-    IF held = number AND other = 0 THEN
-        SELECT (SELECT COUNT(*)
-                  FROM JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS t
-                       STRAIGHT_JOIN jobs_slots s FORCE INDEX (jobs_slots_job) ON s.job_id = t.id),
-               (SELECT COUNT(*) FROM jobs_definitions d WHERE d.keep_done_ms = 0)
-          INTO slots, fleeting;
-        SET other = slots + fleeting;
+    IF held = number AND other = 0 AND LOCATE('"kind"', said) = 0 THEN
+        SELECT COUNT(*) INTO fleeting FROM jobs_definitions d WHERE d.keep_done_ms = 0;
+        SELECT COUNT(*) INTO slots FROM (SELECT s.slot FROM jobs_slots s LIMIT 1) AS s;
+        IF slots > 0 THEN
+            SELECT COUNT(*) INTO slots
+              FROM JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS t
+                   STRAIGHT_JOIN jobs_slots s FORCE INDEX (jobs_slots_job) ON s.job_id = t.id;
+        END IF;
+        SET plain = (slots + fleeting = 0);
     END IF;
 
-    IF held = number AND other = 0 THEN
+    IF plain THEN
         CALL jobs__settle_done(said, now);
         SELECT JSON_ARRAYAGG(JSON_OBJECT('n', t.n, 'id', t.id, 'accepted', 1, 'state', 'done')) INTO answers
           FROM JSON_TABLE(said, '$[*]' COLUMNS (n FOR ORDINALITY, id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS t;
