@@ -119,10 +119,10 @@ class MysqlStore:
     # enqueue.sql
 
     def enqueue(self, name: str, args: str, options: Options | None = None, id: UUID | None = None) -> UUID:
-        """Enqueue a job; its id, or that of the job that holds its key. Calls ``jobs_enqueue``."""
+        """Enqueue a job; its id, or that of the job that holds its key. Calls ``jobs_enqueue_with_id``."""
         common.check_args(args)
         given = common.encoded(options) if options else None
-        return UUID(self._value("jobs_enqueue(%s, %s, %s, %s)", name, args, given, id or new_id()))
+        return UUID(self._value("jobs_enqueue_with_id(%s, %s, %s, %s)", name, args, given, id or new_id()))
 
     def enqueue_many(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Enqueue all of them or none, with an answer for each in order. Calls ``jobs_enqueue_many``."""
