@@ -448,7 +448,8 @@ def _yoyo_mysql_url(url: str) -> str:
     port = settings.pop("port", None)
     options = {name: int(value) if isinstance(value, bool) else value for name, value in settings.items() if value}
     _, _, place = urlsplit(url).netloc.rpartition("@")
-    return urlunsplit(("mysql", place if port else "", "/", urlencode({"autocommit": 1, **options}), ""))
+    path = f"/{settings['database']}"  # by which yoyo looks for its tables; it connects to the one among the options
+    return urlunsplit(("mysql", place if port else "", path, urlencode({"autocommit": 1, **options}), ""))
 
 
 def _host_and_port(place: str) -> tuple[str, str]:

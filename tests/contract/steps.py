@@ -127,8 +127,9 @@ def call(sql: Any, routine: str, *arguments: str | None) -> None:
         names = ", ".join(PARAMETERS[routine][: len(arguments)])
         sql(f"INSERT INTO {routine} ({names}) VALUES ({places})", *arguments)
     elif sql.dialect == "mysql":  # whose routines have no defaults
+        name = "jobs_enqueue_with_id" if routine == "jobs_enqueue" else routine
         left_out = [None] * (len(PARAMETERS[routine]) - len(arguments))
-        sql(f"CALL {routine}({', '.join('?' * len(PARAMETERS[routine]))})", *arguments, *left_out)
+        sql(f"CALL {name}({', '.join('?' * len(PARAMETERS[routine]))})", *arguments, *left_out)
     else:
         sql(f"SELECT * FROM {routine}({places})", *arguments)
 

@@ -55,7 +55,7 @@ def test_plain_sql_is_refused_with_the_code(store: Store, sql: Any, code: str) -
         assert str(refusal.value).startswith(code)
     elif sql.dialect == "mysql":
         with pytest.raises(pymysql.Error) as told:
-            sql(f"CALL {routine} {arguments.removesuffix(')')}, NULL)")
+            sql(f"CALL {routine} {arguments}")
         assert (told.value.sqlstate, told.value.args[0]) == (code, 20_000 + int(code[2:]))
         [said] = sql("SELECT @jobs_message AS message, @jobs_hint AS hint")
         assert all(said.values())

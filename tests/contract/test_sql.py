@@ -10,13 +10,23 @@ import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 import pytest
 
+from pyjobs.install import ROUTINES
+
 pytestmark = pytest.mark.sql
 
 TOKEN = str(uuid4())
+ROOT = Path(__file__).parents[2]
+WHAT_ROUTINES_KEEP = """
+    SELECT routine_name, sql_mode, character_set_client, collation_connection, security_type, MD5(routine_definition)
+      FROM information_schema.routines
+     WHERE routine_schema = DATABASE()
+     ORDER BY routine_name;
+"""
 ARGS: list[Any] = ['{"n": 1e22}', {"n": 2}, []]  # as text, which is kept verbatim, or as they are
 
 
@@ -27,6 +37,15 @@ def sqlite3_shell(database: Any, script: str) -> list[str]:
 def psql(database: Any, script: str) -> list[str]:
     program = shutil.which("psql") or str(next(Path("/usr/lib/postgresql").glob("*/bin/psql")))
     return lines([program, database.url, "--no-psqlrc", "-qAt", "-v", "ON_ERROR_STOP=1"], script)
+
+
+def mysql_client(database: Any, script: str) -> list[str]:
+    program = shutil.which("mariadb") or shutil.which("mysql")
+    assert program, "neither the client mariadb nor mysql is on the PATH"
+    parts = urlsplit(database.url)
+    place = [f"--host={parts.hostname}", f"--port={parts.port or 3306}", f"--user={parts.username}", parts.path[1:]]
+    password = [f"--password={unquote(parts.password)}"] if parts.password else []
+    return lines([program, "--no-defaults", "--batch", "--raw", "--skip-column-names", *password, *place], script)
 
 
 def lines(command: list[str], script: str) -> list[str]:
@@ -118,6 +137,58 @@ class TestPsql:
             """,
         )
         assert psql(database, "SELECT id FROM jobs_list;") == []
+
+
+@pytest.mark.databases("mysql")
+class TestMysqlClient:
+    """The client that comes with MySQL or MariaDB; ``@jobs_hint`` is what a person would look at after a refusal."""
+
+    def test_from_a_definition_to_the_views(self, database: Any) -> None:
+        [version, enqueued] = mysql_client(
+            database,
+            """
+            CALL jobs_contract();
+            CALL jobs_define('welcome', '{"max_attempts": 3, "queue": "mailers"}');
+            CALL jobs_enqueue('welcome', '{"user_id": 1}', '{"unique_key": "w1"}');
+            """,
+        )
+        assert version == "1"
+        again = """CALL jobs_enqueue('welcome', '{"user_id": 2}', '{"unique_key": "w1"}');"""
+        assert mysql_client(database, again) == [enqueued]
+
+        [claimed] = mysql_client(database, f"CALL jobs_claim('a shell', '{TOKEN}', NULL);")
+        assert claimed.split("\t")[:5] == [enqueued, "welcome", "mailers", '{"user_id": 1}', "1"]
+        assert mysql_client(database, "SELECT queue, state, `count` FROM jobs_status;") == ["mailers\trunning\t1"]
+
+        settle = f"CALL jobs_settle('{enqueued}', '{TOKEN}', 'done', NULL);"
+        assert mysql_client(database, settle) == ["1\tdone"]
+        assert mysql_client(database, settle) == ["1\tdone"]
+        assert mysql_client(database, "SELECT name, state FROM jobs_list;") == ["welcome\tdone"]
+
+    def test_a_refusal_says_what_to_do(self, database: Any) -> None:
+        with pytest.raises(RuntimeError, match=r"ERROR 20001 \(PJ001\).*wrok"):
+            mysql_client(database, "CALL jobs_enqueue('wrok', '{}', NULL);")
+
+    def test_an_enqueue_is_part_of_the_transaction(self, database: Any) -> None:
+        mysql_client(
+            database,
+            """
+            CALL jobs_define('welcome', NULL);
+            BEGIN;
+            CALL jobs_enqueue('welcome', '{}', NULL);
+            ROLLBACK;
+            """,
+        )
+        assert mysql_client(database, "SELECT id FROM jobs_list;") == []
+
+    def test_the_files_can_be_sent_by_hand(self, empty_database: Any, database: Any) -> None:
+        """Nothing but the stamp is missing of what ``pyjobs migrate`` installs."""
+        tables = ROOT / "migrations" / "mysql" / "pyjobs-0001-tables.sql"
+        files = [tables, *(ROOT / "sql" / "mysql" / f"{name}.sql" for name in ROUTINES)]
+        mysql_client(empty_database, "".join(f"source {file}\n" for file in files))
+
+        by_hand, by_us = (mysql_client(each, WHAT_ROUTINES_KEEP) for each in (empty_database, database))
+        assert by_hand == by_us
 
 
 @pytest.mark.databases("sqlite")
