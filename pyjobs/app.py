@@ -473,7 +473,7 @@ class Jobs:
     def perform_text_now(self, name: str, args: str) -> Any:
         """``perform_now`` with the arguments as JSON text."""
         job = self._definition(name)
-        call = job.prepare(args, _inline_context(job))
+        call = job.prepare(args, lambda: _inline_context(job))
         if not job.is_async:
             return call()
 

@@ -170,8 +170,9 @@ class Job(Generic[P, R]):
         """The named arguments as JSON, by the handler's annotations; they need not fit its signature."""
         return self._signature.encode(args)
 
-    def prepare(self, args_json: str, context: JobContext) -> Callable[[], R]:
-        """The handler with its arguments in hand; calling the result calls it (a coroutine for an async one).
+    def prepare(self, args_json: str, context: Callable[[], JobContext]) -> Callable[[], R]:
+        """The handler with its arguments in hand, ``context`` being asked for only if it takes one; calling the result
+        calls it (a coroutine for an async one).
 
         Raises ``InvalidArguments`` when the JSON cannot be read or does not fit the handler.
         """
@@ -258,7 +259,7 @@ class _Signature:
         except RecursionError:  # a dataclass that contains itself
             raise _too_deep() from None
 
-    def fit(self, args_json: str, context: JobContext) -> dict[str, Any]:
+    def fit(self, args_json: str, context: Callable[[], JobContext]) -> dict[str, Any]:
         args = loads(args_json)
         if not isinstance(args, dict):
             raise InvalidArguments(f"the arguments of {self.job!r} are not a JSON object", "they are passed by name")
@@ -268,7 +269,7 @@ class _Signature:
             values = decode_all(args, self.codecs, "args") if self.codecs else args
         except RecursionError:
             raise _too_deep() from None
-        return values | {_CONTEXT: context} if self.takes_context else values
+        return values | {_CONTEXT: context()} if self.takes_context else values
 
     def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         try:

@@ -30,6 +30,10 @@ CREATE TABLE jobs_definitions (
     FOREIGN KEY (concurrency_group, concurrency_limit) REFERENCES jobs_groups (name, slots) ON UPDATE CASCADE
 );
 
+-- Whether any name is limited, and whether any leaves nothing behind: asked at each claim and settle.
+CREATE INDEX jobs_definitions_limited ON jobs_definitions (name) WHERE concurrency_group IS NOT NULL;
+CREATE INDEX jobs_definitions_fleeting ON jobs_definitions (name) WHERE keep_done_ms = 0;
+
 -- A batch: its counters are advanced by the transaction that ends a job, under this row's lock.
 CREATE TABLE jobs_batches (
     id                uuid         NOT NULL PRIMARY KEY,

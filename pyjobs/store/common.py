@@ -73,7 +73,7 @@ def outcome_document(outcomes: Sequence[Outcome]) -> str:
 
 def _outcome(outcome: Outcome) -> str:
     detail = f',"detail":{encoded(outcome.detail)}' if outcome.detail else ""
-    return f'{{"id":"{outcome.id}","token":"{outcome.token}","outcome":{json.dumps(outcome.outcome)}{detail}}}'
+    return f'{{"id":"{outcome.id}","token":"{outcome.token}","outcome":"{outcome.outcome}"{detail}}}'
 
 
 def held_document(held: Sequence[Held]) -> str:

@@ -83,6 +83,7 @@ AWAY = (
 HINT_REACH = "is the server up, and does the URL name its host, port, user and database?"
 HINT_URL = "use postgresql://user:password@host:port/database"
 CLAIM = "{}jobs_claim(%s, %s, %s)"
+SETTINGS = "SET default_transaction_isolation TO 'read committed'; SET TimeZone TO 'UTC'"  # whatever the database has
 SETTLE_MANY = "{}jobs_settle_many(%s)"
 
 
@@ -208,7 +209,7 @@ class PostgresqlStore:
             self._select(ClaimedJob, CLAIM),
             _claim_values(request),
         )
-        return [_record(Settled, row) for row in settled], [_record(ClaimedJob, row) for row in claimed]
+        return [Settled(*row) for row in settled], [ClaimedJob(*row) for row in claimed]
 
     # slot.sql
 
@@ -283,7 +284,7 @@ class PostgresqlStore:
         rows = self._rows(
             f"{listed} FROM {{}}jobs_list {where} ORDER BY enqueued_at DESC, id DESC LIMIT %s", *values, limit
         )
-        return [_record(JobRecord, row) for row in rows]
+        return [JobRecord(*row) for row in rows]
 
     def count(self, filter: Options | None = None) -> int:
         """How many jobs match. Reads ``jobs_list``."""
@@ -353,7 +354,7 @@ class PostgresqlStore:
         return value
 
     def _records(self, kind: type[T], source: str, *values: Any) -> list[T]:
-        return [_record(kind, row) for row in self._session.fetch(self._select(kind, source), values)]
+        return [kind(*row) for row in self._session.fetch(self._select(kind, source), values)]
 
     def _rows(self, selected: str, *values: Any) -> list[Row]:
         return self._session.fetch("SELECT " + selected.format(self._place.prefix), values)
@@ -377,7 +378,7 @@ class _Place:
         """A new connection in autocommit mode; ``StoreUnavailable`` when there is none to be had."""
         try:
             connection = psycopg.connect(self._conninfo, autocommit=True)
-            connection.execute("SET default_transaction_isolation TO 'read committed'")  # whatever the database's is
+            connection.execute(SETTINGS)
             return connection
         except psycopg.ProgrammingError as error:
             raise InvalidConfiguration(f"the database URL cannot be read: {_first_line(error)}", HINT_URL) from error
@@ -488,7 +489,7 @@ class _JoinedSession:
 
     def fetch(self, statement: str, values: Sequence[Any]) -> list[Row]:
         try:
-            return _fetch(self._connection, statement, values)
+            return [_in_utc(row) for row in _fetch(self._connection, statement, values)]
         except (psycopg.Error, UnicodeEncodeError) as error:
             raise _told(error) from error
 
@@ -654,5 +655,5 @@ def _test(condition: common.Condition) -> str:
     return f"{condition.column} {condition.operator} %s"
 
 
-def _record(kind: type[T], row: Row) -> T:
-    return kind(*(value.astimezone(UTC) if isinstance(value, datetime) else value for value in row))
+def _in_utc(row: Row) -> Row:
+    return tuple(value.astimezone(UTC) if isinstance(value, datetime) else value for value in row)

@@ -13,8 +13,8 @@ import math
 import threading
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from dataclasses import dataclass, field
+from typing import Any, Literal
 from uuid import UUID
 
 from pyjobs.context import JobContext
@@ -30,16 +30,13 @@ class Attempt:
 
     claimed: ClaimedJob
     job: Job[..., Any]
-    context: JobContext
-    arrived: float
+    worker: str
+    arrived: float = field(default_factory=time.monotonic)
     began: float | None = None
     deadline: float = math.inf
     halted: Halt | None = None
     task: asyncio.Task[None] | None = None
-
-    @classmethod
-    def of(cls, claimed: ClaimedJob, job: Job[..., Any], worker: str) -> Self:
-        return cls(claimed, job, JobContext.of(claimed, worker), time.monotonic())
+    _context: JobContext | None = None
 
     def __str__(self) -> str:
         return f"{self.claimed.name} {self.claimed.id}"
@@ -54,6 +51,13 @@ class Attempt:
         """Its handler runs in a process of its own."""
         return self.job.isolation == "process"
 
+    def context(self) -> JobContext:
+        """What the handler may know; made when it asks, as most do not."""
+        self._context = context = JobContext.of(self.claimed, self.worker)
+        if self.halted:  # while it was made: looked at only now, after it can be seen by who halts
+            context.cancelled.set()
+        return context
+
     def begin(self, allowance: float = 0.0) -> None:
         """Its time runs from now; ``allowance`` is what it may take besides, in seconds."""
         self.began = now = time.monotonic()
@@ -63,7 +67,8 @@ class Attempt:
     def halt(self, why: Halt) -> None:
         """Ask the handler to stop; the first reason stands."""
         self.halted = self.halted or why
-        self.context.cancelled.set()
+        if self._context is not None:
+            self._context.cancelled.set()
 
 
 def job_fields(claimed: ClaimedJob) -> dict[str, object]:

@@ -70,7 +70,7 @@ def _jobs(setup: Setup) -> Jobs:
 
 def _perform(task: Task, jobs: Jobs) -> Outcome:
     try:
-        attempt = Attempt.of(task.claimed, jobs.definitions[task.claimed.name], task.worker)
+        attempt = Attempt(task.claimed, jobs.definitions[task.claimed.name], task.worker)
     except Exception as error:
         return outcomes.raised(task.claimed, error).outcome
     return outcomes.perform(attempt).outcome

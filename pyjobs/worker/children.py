@@ -66,7 +66,7 @@ class Children:
         try:
             child.warm_up()
             ready(attempt)
-            outcome = child.perform(Task(claimed, attempt.context.worker))
+            outcome = child.perform(Task(claimed, attempt.worker))
         except Exception as error:
             result = _unanswered(claimed, child, error)
             self._strike_off(attempt).kill()

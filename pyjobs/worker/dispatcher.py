@@ -1,7 +1,8 @@
 """The one thread that claims and settles: rows go from here to the crew, endings come back and go to the database.
 
 Each turn it sends what has ended and asks for as many jobs as there is room for, both in one call. While that call
-is on its way the crew goes on, so the more there is to do, the more each call carries.
+is on its way the crew goes on, so the more there is to do, the more each call carries; and what the call before it
+brought is seen to meanwhile, so that under load neither the database nor this process waits for the other.
 
 Nothing is lost by a call that fails. Outcomes are kept until one was answered, and settling again what was settled is
 answered the same. A claim is asked again *with its token*, which answers what the first one took; so jobs
@@ -16,8 +17,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
 
@@ -63,17 +65,18 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """What one exchange with the database brought."""
+class Reply:
+    """What one call to the database brought: an answer for each of the endings it was sent, and jobs."""
 
-    asked: int
-    got: int
-    settled: int
+    sent: Sequence[tuple[Ending, Outcome]] = ()
+    answers: Sequence[Settled | None] = ()
+    asked: int = 0
+    jobs: Sequence[ClaimedJob] = ()
 
     @property
     def more(self) -> bool:
-        """It got all it asked for, so there may be more."""
-        return 0 < self.asked <= self.got
+        """It brought all that was asked for, so there may be more."""
+        return 0 < self.asked <= len(self.jobs)
 
 
 class Dispatcher:
@@ -87,9 +90,11 @@ class Dispatcher:
         self._inbox = inbox
         self._journal = journal
         self._trouble = Trouble("dispatcher")
+        self._line = ThreadPoolExecutor(1, "pyjobs-exchange")  # has the store while a reply is seen to
         self._unsettled: list[tuple[Ending, Outcome]] = []
+        self._reply = Reply()  # the last one, not seen to yet
         self._request: ClaimRequest | None = None  # a claim whose answer is not known yet
-        self._pace: float | None = None  # how long a job takes, lately
+        self._pace: float | None = None  # seconds from one ending to the next, lately
         self._stopping = threading.Event()
         self._hurrying = threading.Event()
 
@@ -106,17 +111,21 @@ class Dispatcher:
             self._serve()
         finally:
             self._wind_down()
+            self._line.shutdown(wait=False)
 
     def _serve(self) -> None:
         idle = self._plan.poll
         while not self._stopping.is_set():
             try:
-                turn = self._turn()
-                if turn.more or self._unsettled:
+                reply = self._turn()
+                if reply.more:
                     continue
-                if self._plan.once and self._is_finished(turn):
+                self._see_to_reply()
+                if self._unsettled:
+                    continue
+                if self._plan.once and self._is_finished(reply):
                     return
-                if turn.got or turn.settled:
+                if reply.jobs or reply.sent:
                     idle = self._plan.poll
                 self._inbox.sleep(min(idle, _PATIENCE) if self._crew.waiting else idle)
                 idle = min(idle * 2, self._plan.max_poll)
@@ -126,28 +135,26 @@ class Dispatcher:
                     raise
                 self._stopping.wait(rest)
 
-    def _turn(self) -> Turn:
+    def _turn(self) -> Reply:
         self._collect()
         self._note(self._stale())
-        settling = len(self._unsettled)
-        asked = self._room()
-        jobs = self._exchange(asked)
-        self._trouble.over()
-        self._receive(jobs)
-        return Turn(asked, len(jobs), settling)
+        room = self._room()
+        if self._request is None and room > 0:
+            self._request = self._ask(room)
+        self._reply = self._exchange()
+        return self._reply
 
-    def _is_finished(self, turn: Turn) -> bool:
+    def _is_finished(self, reply: Reply) -> bool:
         """Nothing is held, and a claim made after the last outcome was settled found nothing."""
-        return turn.asked > 0 and turn.got == 0 and not self._hand
+        return reply.asked > 0 and not reply.jobs and not self._hand
 
     # From the crew
 
     def _collect(self) -> None:
-        endings = self._inbox.take_all()
-        for ending in endings:
-            if ending.ran is not None:
-                self._pace = ending.ran if self._pace is None else 0.9 * self._pace + 0.1 * ending.ran
-        self._note(endings)
+        self._note(self._inbox.take_all())
+        pace = self._crew.pace()
+        if pace is not None:
+            self._pace = pace if self._pace is None else (self._pace + pace) / 2
 
     def _note(self, endings: Iterable[Ending]) -> None:
         for ending in endings:
@@ -166,40 +173,52 @@ class Dispatcher:
 
     def _room(self) -> int:
         """How many more jobs to hold: enough that nobody is idle while a call is on its way."""
-        ahead = 0 if self._pace is None else int(self._crew.size * _HORIZON / max(self._pace, 1e-6))
-        return min(self._crew.size + min(ahead, self._plan.prefetch) - self._crew.load, _LARGEST_CLAIM)
+        ahead = 0 if self._pace is None else int(_HORIZON / max(self._pace, 1e-6))
+        held = self._crew.load + len(self._reply.jobs)
+        return min(self._crew.size + min(ahead, self._plan.prefetch) - held, _LARGEST_CLAIM)
 
     # To the database and back
 
-    def _exchange(self, room: int) -> list[ClaimedJob]:
-        """Settle what has ended and claim for the room there is, in one call where both are wanted."""
-        if self._request is None and room > 0:
-            self._request = self._ask(room)
+    def _exchange(self) -> Reply:
+        """Settle what has ended and claim what was asked for, in one call where both are wanted. The reply before this
+        one is seen to while the call is on its way."""
+        sent, self._unsettled = self._unsettled, []
         try:
-            settled, jobs = self._send([outcome for _, outcome in self._unsettled])
+            if self._reply.jobs or self._reply.sent:
+                call = self._line.submit(self._send, sent)
+                self._see_to_reply()
+                reply = call.result()
+            else:
+                reply = self._send(sent)
+        except BaseException:
+            self._unsettled = sent + self._unsettled
+            raise
+        self._request = None
+        self._trouble.over()
+        return reply
+
+    def _send(self, sent: list[tuple[Ending, Outcome]]) -> Reply:
+        request = self._request
+        try:
+            answers, jobs = self._call([outcome for _, outcome in sent], request)
         except StoreUnavailable:
             raise
         except PyjobsError:
-            if not self._unsettled:
+            if not sent:
                 raise
-            self._settle_one_by_one()
-            settled, jobs = self._send([])
-        self._request = None
-        sent, self._unsettled = self._unsettled, []
-        self._hand.drop(ending.claimed for ending, _ in sent)
-        answers = {answer.id: answer for answer in settled}
-        for ending, outcome in sent:
-            self._journal.settled(ending, outcome, answers.get(outcome.id))
-        self._journal.claimed(jobs)
-        return jobs
+            sent, answers = self._settled_one_by_one(sent)
+            _, jobs = self._call([], request)
+        return Reply(sent, answers, request.max_jobs if request else 0, jobs)
 
-    def _send(self, outcomes: list[Outcome]) -> tuple[list[Settled], list[ClaimedJob]]:
-        if outcomes and self._request is not None:
-            return self._store.settle_and_claim(outcomes, self._request)
+    def _call(
+        self, outcomes: list[Outcome], request: ClaimRequest | None
+    ) -> tuple[Sequence[Settled | None], list[ClaimedJob]]:
+        if outcomes and request is not None:
+            return self._store.settle_and_claim(outcomes, request)
         if outcomes:
             return self._store.settle_many(outcomes), []
-        if self._request is not None:
-            return [], self._store.claim(self._request)
+        if request is not None:
+            return [], self._store.claim(request)
         return [], []
 
     def _ask(self, room: int) -> ClaimRequest:
@@ -212,44 +231,52 @@ class Dispatcher:
             lease_ms=self._plan.lease_ms,
         )
 
-    def _settle_one_by_one(self) -> None:
-        """Some outcome was refused: find it, so that the others do not wait for it."""
-        while self._unsettled:
-            ending, outcome = self._unsettled[0]
+    def _settled_one_by_one(
+        self, sent: list[tuple[Ending, Outcome]]
+    ) -> tuple[list[tuple[Ending, Outcome]], list[Settled | None]]:
+        """Some outcome was refused: find it, so that the others do not wait for it. It fails its attempt instead."""
+        said: list[tuple[Ending, Outcome]] = []
+        answers: list[Settled | None] = []
+        for ending, outcome in sent:
             try:
-                answers = self._store.settle_many([outcome])
+                answers += self._store.settle_many([outcome])
             except StoreUnavailable:
                 raise
             except PyjobsError as refusal:
                 _log.error("an outcome of %s was refused: %s", ending.claimed.id, refusal)
                 outcome = outcomes.refused(ending.claimed, refusal)
-                answers = self._settle_as_refused(outcome)
-            self._unsettled.pop(0)
-            self._hand.drop([ending.claimed])
-            self._journal.settled(ending, outcome, answers[0] if answers else None)
+                answers.append(self._settled_as_refused(outcome))
+            said.append((ending, outcome))
+        return said, answers
 
-    def _settle_as_refused(self, outcome: Outcome) -> list[Settled]:
+    def _settled_as_refused(self, outcome: Outcome) -> Settled | None:
         """Where even the plain failure is refused the job is let go: its lease ends, and nobody waits for it."""
         try:
-            return self._store.settle_many([outcome])
+            [answer] = self._store.settle_many([outcome])
+            return answer
         except StoreUnavailable:
             raise
         except PyjobsError as refusal:
             _log.error("%s cannot be settled at all, and is left to its lease: %s", outcome.id, refusal)
-            return []
+            return None
 
-    def _receive(self, jobs: list[ClaimedJob]) -> None:
+    def _see_to_reply(self) -> None:
+        """Begin what was claimed, and tell what became of what was settled."""
+        reply, self._reply = self._reply, Reply()
+        self._hand.drop(ending.claimed for ending, _ in reply.sent)
+        self._begin(reply.jobs)
+        for (ending, outcome), answer in zip(reply.sent, reply.answers, strict=True):
+            self._journal.settled(ending, outcome, answer)
+        self._journal.claimed(reply.jobs)
+
+    def _begin(self, jobs: Sequence[ClaimedJob]) -> None:
         attempts = []
         for claimed in jobs:
             job = self._plan.definitions.get(claimed.name)
             if job is None:
                 self._note([outcomes.unknown_name(claimed)])
-                continue
-            try:
-                attempts.append(Attempt.of(claimed, job, self._plan.worker))
-            except Exception as error:  # a row that makes no attempt fails alone
-                result = outcomes.raised(claimed, error)
-                self._note([Ending(claimed, result.outcome, error)])
+            else:
+                attempts.append(Attempt(claimed, job, self._plan.worker))
         for lost in self._hand.take(attempts):
             self._crew.halt(lost, "lost")
         self._crew.start(attempts)
@@ -258,6 +285,7 @@ class Dispatcher:
 
     def _wind_down(self) -> None:
         """Give back what has not begun, let the rest finish, then ask it to stop, then leave it behind."""
+        self._give_back_reply()
         self._note(self._crew.withdraw())
         self._finish(self._plan.grace)
         self._crew.halt_all("stop")
@@ -274,8 +302,8 @@ class Dispatcher:
         while True:
             try:
                 self._collect()
-                self._give_back(self._exchange(0))
-                self._trouble.over()
+                self._reply = self._exchange()
+                self._give_back_reply()
                 if not self._hand and not self._unsettled:
                     return
                 if not self._unsettled and not self._hurrying.is_set():
@@ -286,6 +314,8 @@ class Dispatcher:
             if self._hurrying.is_set() or time.monotonic() >= deadline:
                 return
 
-    def _give_back(self, jobs: Iterable[ClaimedJob]) -> None:
-        """What a claim brought whose answer came after the stop."""
-        self._note(Ending(each, outcomes.not_performed(each).outcome) for each in jobs)
+    def _give_back_reply(self) -> None:
+        """Jobs whose claim was answered after the stop go back at once."""
+        self._note(Ending(each, outcomes.not_performed(each).outcome) for each in self._reply.jobs)
+        self._reply = replace(self._reply, jobs=())
+        self._see_to_reply()

@@ -48,6 +48,9 @@ class Crew:
         self._changed = threading.Condition()  # guards all that follows
         self._waiting: deque[Attempt] = deque()
         self._running: set[Attempt] = set()
+        self._ended = 0
+        self._busy = 0.0
+        self._busy_since: float | None = None
         self._idle = 0
         self._alarm = math.inf
         self._closed = False
@@ -62,6 +65,16 @@ class Crew:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    def pace(self) -> float | None:
+        """Seconds from one ending to the next while it had something to do, since this was last asked; None when
+        nothing has ended since."""
+        with self._changed:
+            if self._ended == 0:
+                return None
+            self._note_busy(stops=not self._running)
+            pace, self._ended, self._busy = self._busy / self._ended, 0, 0.0
+            return pace
 
     def start(self, attempts: Iterable[Attempt]) -> None:
         """Take these in hand: as many as there is room for begin now, the others when one ends."""
@@ -121,7 +134,7 @@ class Crew:
             loop.close()
         self._children.close()
 
-    # Places: these three are called with the lock held.
+    # Places: these are called with the lock held.
 
     def _next(self) -> Attempt | None:
         """Whose turn it is: it has a place, and its time runs from now."""
@@ -129,6 +142,8 @@ class Crew:
             return None
         attempt = self._waiting.popleft()
         self._running.add(attempt)
+        if self._busy_since is None:
+            self._busy_since = time.monotonic()
         self._time(attempt, _WARMING if attempt.is_apart else 0.0)
         return attempt
 
@@ -142,7 +157,17 @@ class Crew:
         if attempt not in self._running:
             return False, None
         self._running.remove(attempt)
-        return True, self._next()
+        self._ended += 1
+        following = self._next()
+        if not self._running:
+            self._note_busy(stops=True)
+        return True, following
+
+    def _note_busy(self, stops: bool) -> None:
+        now = time.monotonic()
+        if self._busy_since is not None:
+            self._busy += now - self._busy_since
+        self._busy_since = None if stops else now
 
     def _launch(self, attempts: Sequence[Attempt]) -> None:
         """Begin what has a place."""

@@ -32,11 +32,15 @@ class EventLoop:
         """When to believe that it is blocked, by ``time.monotonic``; infinite while it is not in doubt."""
         self._loop = asyncio.new_event_loop()
         self._closing = False
-        threading.Thread(target=self._run, name="pyjobs-loop", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="pyjobs-loop", daemon=True)
+        self._thread.start()
 
     def begin(self, perform: Callable[[Attempt], Coroutine[Any, Any, None]], attempts: Sequence[Attempt]) -> None:
         """Start a task for each. ``perform`` sets ``attempt.task`` first of all, which also keeps the task alive."""
-        self._call(self._begin, perform, attempts)
+        if threading.current_thread() is self._thread:
+            self._begin(perform, attempts)  # a place is passed on: to wake the loop would cost more than a short job
+        else:
+            self._call(self._begin, perform, attempts)
 
     def cancel(self, attempt: Attempt) -> None:
         """Cancel the attempt's task; one that has not begun is left to find out by itself that it was halted."""

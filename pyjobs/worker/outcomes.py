@@ -11,6 +11,7 @@ import contextvars
 import time
 import traceback
 from collections.abc import AsyncGenerator, Coroutine, Generator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -25,6 +26,7 @@ _LONGEST_TYPE = 190
 _LONGEST_MESSAGE = 2_000
 _LONGEST_STACK = 16_000
 _FRAMES = 60
+_NOBODYS = nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,17 @@ def _perform(attempt: Attempt) -> Result:
     except BaseException as error:
         return _unprepared(claimed, error)
     try:
-        with attempt.job.entered(claimed.tenant):
+        with _scope(attempt):
             _refuse_unperformed(call())
     except BaseException as error:
         return raised(claimed, error)
     return Result(_outcome(claimed, "done"))
+
+
+def _scope(attempt: Attempt) -> AbstractContextManager[None]:
+    """Its tenant's. Threads and tasks begin in nobody's, so there is nothing to enter for a job of no tenant."""
+    tenant = attempt.claimed.tenant
+    return _NOBODYS if tenant is None else attempt.job.entered(tenant)
 
 
 def _refuse_unperformed(answer: object) -> None:
@@ -79,7 +87,7 @@ async def perform_async(attempt: Attempt) -> Result:
     except BaseException as error:
         return _unprepared(claimed, error)
     try:
-        with attempt.job.entered(claimed.tenant):
+        with _scope(attempt):
             await call()
     except BaseException as error:
         return raised(claimed, error)

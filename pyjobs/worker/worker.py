@@ -45,7 +45,7 @@ _log = logging.getLogger("pyjobs.worker")
 _FAREWELL = 5.0
 """How long to wait for a thread that may be in a call to the database, in seconds."""
 
-_DEFAULT_PREFETCH = 200
+_DEFAULT_PREFETCH = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +180,7 @@ class Worker:
     def _plan(self, once: bool) -> Plan:
         return Plan(
             worker=self.id,
-            definitions=self._jobs.definitions,
+            definitions=dict(self._jobs.definitions),
             queues=self._queues,
             names=None if self._unknown == "fail" else tuple(self._jobs.definitions),
             lease_ms=self._lease_ms,

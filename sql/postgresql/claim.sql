@@ -142,8 +142,8 @@ BEGIN
 END
 $$;
 
--- Unlimited work, locked, in order. The head of the line serves nearly every claim. Where it is full of work that is not
--- for this one, the lanes are looked at: of each that is, its head.
+-- Unlimited work, locked, in order. The head of the line serves nearly every claim; a longer look is taken where others
+-- hold the first ones. Where that is full of work that is not for this one, the lanes are looked at: of each that is, its head.
 CREATE OR REPLACE FUNCTION jobs__pick_unlimited(queues text[], names text[], paused text[], most integer)
 RETURNS uuid[]
 LANGUAGE plpgsql
@@ -155,45 +155,35 @@ DECLARE
     low_priority  smallint := CASE WHEN fresh THEN (hint ->> 'priority')::smallint ELSE -32768 END;
     low_run_at    timestamptz := CASE WHEN fresh THEN (hint ->> 'run_at')::timestamptz ELSE '-infinity' END;
     low_id        uuid := CASE WHEN fresh THEN (hint ->> 'id')::uuid ELSE '00000000-0000-0000-0000-000000000000' END;
-    read_before   bigint := pg_stat_get_xact_tuples_returned('jobs_line'::regclass);
-    depth         integer := greatest(100, 4 * most);
+    read_before   bigint := coalesce(pg_stat_get_xact_tuples_returned('jobs_line'::regclass), 0);
+    depth         integer;
+    seen          integer;
     candidates    uuid[];
     picked        uuid[] := '{}';
 BEGIN
-    candidates := ARRAY(
-        SELECT l.id
+    FOREACH depth IN ARRAY ARRAY[greatest(20, most), greatest(100, 4 * most)] LOOP
+        SELECT count(*), coalesce(array_agg(l.id) FILTER (WHERE (queues IS NULL OR l.queue = ANY (queues))
+                                                            AND (names IS NULL OR l.name = ANY (names))
+                                                            AND l.queue <> ALL (paused)), '{}')
+          INTO seen, candidates
           FROM (SELECT j.id, j.queue, j.name
                   FROM jobs j
                  WHERE j.state = 'pending'
                    AND j.bucket IS NULL
                    AND (j.priority, j.run_at, j.id) >= (low_priority, low_run_at, low_id)
                  ORDER BY j.priority, j.run_at, j.id
-                 LIMIT depth) AS l
-         WHERE (queues IS NULL OR l.queue = ANY (queues))
-           AND (names IS NULL OR l.name = ANY (names))
-           AND l.queue <> ALL (paused));
-    IF pg_stat_get_xact_tuples_returned('jobs_line'::regclass) > coalesce(read_before, 0) + depth + 1000 THEN
-        PERFORM jobs__remember_head(candidates[1], hint, begun);
-    END IF;
-    IF candidates <> '{}' THEN
-        picked := jobs__lock_unlimited(candidates[:4 * most], most);
-        IF cardinality(picked) < most AND cardinality(candidates) > 4 * most THEN
-            picked := picked || jobs__lock_unlimited(candidates[4 * most + 1:], most - cardinality(picked));
+                 LIMIT depth) AS l;
+        IF pg_stat_get_xact_tuples_returned('jobs_line'::regclass) > read_before + depth + 1000 THEN
+            PERFORM jobs__remember_head(candidates[1], hint, begun);
         END IF;
-    END IF;
-
-    IF cardinality(picked) = most OR NOT EXISTS (
-        SELECT
-          FROM jobs j
-         WHERE j.state = 'pending'
-           AND j.bucket IS NULL
-           AND (j.priority, j.run_at, j.id) >= (low_priority, low_run_at, low_id)
-         ORDER BY j.priority, j.run_at, j.id
-        OFFSET depth - 1
-         LIMIT 1)
-    THEN
-        RETURN picked;
-    END IF;
+        IF picked <> '{}' THEN
+            candidates := ARRAY(SELECT unnest(candidates) EXCEPT SELECT unnest(picked));
+        END IF;
+        picked := picked || jobs__lock_unlimited(candidates, most - cardinality(picked));
+        IF cardinality(picked) = most OR seen < depth THEN
+            RETURN picked;
+        END IF;
+    END LOOP;
 
     candidates := ARRAY(
         SELECT h.id
@@ -209,11 +199,11 @@ BEGIN
                 LIMIT 4 * most) AS h
          ORDER BY h.priority, h.run_at, h.id
          LIMIT 4 * most);
-    picked := jobs__lock_unlimited(candidates, most);
-    IF picked = '{}' AND candidates <> '{}' THEN
-        picked := jobs__pick_past_locked(queues, names, paused, most);
+    candidates := jobs__lock_unlimited(candidates, most);
+    IF candidates = '{}' THEN
+        candidates := jobs__pick_past_locked(queues, names, paused, most);
     END IF;
-    RETURN picked;
+    RETURN candidates;
 END
 $$;
 
@@ -510,10 +500,12 @@ BEGIN
             RETURN;
         END IF;
 
-        misplaced := jobs__put_right(unlimited || limited);
-        IF misplaced <> '{}' THEN
-            unlimited := ARRAY(SELECT unnest(unlimited) EXCEPT SELECT unnest(misplaced));
-            limited := ARRAY(SELECT unnest(limited) EXCEPT SELECT unnest(misplaced));
+        IF limited <> '{}' OR EXISTS (SELECT FROM jobs_definitions d WHERE d.concurrency_group IS NOT NULL) THEN
+            misplaced := jobs__put_right(unlimited || limited);
+            IF misplaced <> '{}' THEN
+                unlimited := ARRAY(SELECT unnest(unlimited) EXCEPT SELECT unnest(misplaced));
+                limited := ARRAY(SELECT unnest(limited) EXCEPT SELECT unnest(misplaced));
+            END IF;
         END IF;
         IF limited = '{}' THEN
             picked := unlimited;
@@ -523,14 +515,23 @@ BEGIN
             picked := jobs__in_order(unlimited || limited, wanted.max_jobs);
         END IF;
 
-        UPDATE jobs j
-           SET state = 'running',
-               token = jobs_claim.token,
-               worker = jobs_claim.worker,
-               lease_until = jobs_now() + wanted.lease,
-               attempts = j.attempts + 1,
-               started_at = jobs_now()
-         WHERE j.id = ANY (picked);
+        RETURN QUERY
+            WITH taken AS (
+                UPDATE jobs j
+                   SET state = 'running',
+                       token = jobs_claim.token,
+                       worker = jobs_claim.worker,
+                       lease_until = jobs_now() + wanted.lease,
+                       attempts = j.attempts + 1,
+                       started_at = jobs_now()
+                 WHERE j.id = ANY (picked)
+                RETURNING j.id, j.name, j.queue, j.args, j.attempts, j.max_attempts, j.timeout_ms, j.priority, j.tenant, j.batch_id, j.meta,
+                          j.unique_key, j.enqueued_at, j.run_at, j.token, j.lease_until
+            )
+            SELECT t.*
+              FROM taken t
+             ORDER BY t.priority, t.run_at, t.id;
+        RETURN;
     END IF;
 
     RETURN QUERY

@@ -131,6 +131,7 @@ DECLARE
     failures    boolean[];
     gone        uuid[];
     waking      boolean;
+    fleeting    text[] := ARRAY(SELECT d.name FROM jobs_definitions d WHERE d.keep_done_ms = 0);
 BEGIN
     IF EXISTS (SELECT FROM unnest(outcomes, details) AS o(outcome, detail) WHERE o.outcome IS DISTINCT FROM 'done' OR o.detail <> '{}') THEN
         FOR attempt IN SELECT o.* FROM unnest(outcomes, details) WITH ORDINALITY AS o(outcome, detail, n) ORDER BY o.n LOOP
@@ -208,13 +209,13 @@ BEGIN
            AND j.token = v.token
         RETURNING j.id, v.token, v.outcome, j.state, j.unique_key, j.batch_id,
                   j.finished_at IS NOT NULL AS ended,
-                  (SELECT d.keep_done_ms FROM jobs_definitions d WHERE d.name = j.name) AS keep_done_ms
+                  j.state = 'done' AND j.name = ANY (fleeting) AS gone
     )
     SELECT array_agg(s.id), array_agg(s.token), array_agg(s.outcome), array_agg(s.state),
            array_agg(s.unique_key) FILTER (WHERE s.ended AND s.unique_key IS NOT NULL),
            array_agg(s.batch_id) FILTER (WHERE s.ended AND s.batch_id IS NOT NULL),
            array_agg(s.state <> 'done') FILTER (WHERE s.ended AND s.batch_id IS NOT NULL),
-           array_agg(s.id) FILTER (WHERE s.state = 'done' AND s.keep_done_ms = 0),
+           array_agg(s.id) FILTER (WHERE s.gone),
            bool_or(s.state = 'pending')
       INTO s_ids, s_tokens, s_outcomes, s_states, keys, batches, failures, gone, waking
       FROM settled s;
@@ -311,16 +312,15 @@ DECLARE
     said      record;
 BEGIN
     BEGIN
-        SELECT array_agg(r.id ORDER BY e.n) AS ids,
-               array_agg(r.token ORDER BY e.n) AS tokens,
-               array_agg(r.outcome ORDER BY e.n) AS outcomes,
-               array_agg(replace(r.detail::text, shielded.mark, '\u') ORDER BY e.n) AS details,
-               bool_or(r.id IS NULL OR r.token IS NULL
-                       OR (SELECT bool_or(k NOT IN ('id', 'token', 'outcome', 'detail')) OR count(*) > count(DISTINCT k)
-                             FROM json_object_keys(e.value) AS k)) AS flawed
+        SELECT array_agg(r.id) AS ids,
+               array_agg(r.token) AS tokens,
+               array_agg(r.outcome) AS outcomes,
+               array_agg(replace(r.detail::text, shielded.mark, '\u')) AS details,
+               bool_or(r.id IS NULL OR r.token IS NULL)
+               OR sum(num_nonnulls(r.id, r.token, r.outcome, r.detail))
+                  <> (SELECT count(*) FROM json_array_elements(shielded.body::json) AS e(value) CROSS JOIN LATERAL json_object_keys(e.value)) AS flawed
           INTO said
-          FROM json_array_elements(shielded.body::json) WITH ORDINALITY AS e(value, n)
-         CROSS JOIN LATERAL json_to_record(e.value) AS r(id uuid, token uuid, outcome text, detail json);
+          FROM json_to_recordset(shielded.body::json) AS r(id uuid, token uuid, outcome text, detail json);
     EXCEPTION
         WHEN OTHERS THEN
             PERFORM jobs__examine_outcomes(outcomes);

@@ -48,7 +48,7 @@ def sent(job: Job[..., Any]) -> Any:
 
 
 def performed(job: Job[..., Any], args: str) -> Any:
-    return job.prepare(args, CONTEXT)()
+    return job.prepare(args, lambda: CONTEXT)()
 
 
 def add(a: int, b: int = 10) -> int:
@@ -167,7 +167,7 @@ class TestDeclaring:
         node.following = node
         stranger = '{"node":' + '{"following":' * 400 + "null" + "}" * 401
 
-        for refused in (lambda: job(handler).encode({"node": node}), lambda: job(handler).prepare(stranger, CONTEXT)):
+        for refused in (lambda: job(handler).encode({"node": node}), lambda: job(handler).prepare(stranger, lambda: CONTEXT)):
             with pytest.raises(InvalidArguments, match="contain themselves"):
                 refused()
 
@@ -229,13 +229,13 @@ class TestPreparing:
     @pytest.mark.parametrize("args", ['{"b": 1}', '{"a": 1, "c": 1}', "[1]", "null", "5", '"a"', "{", '{"a": NaN}'])
     def test_arguments_that_do_not_fit_are_refused_before_the_call(self, args: str) -> None:
         with pytest.raises(InvalidArguments):
-            job(add).prepare(args, CONTEXT)
+            job(add).prepare(args, lambda: CONTEXT)
 
     def test_a_handlers_own_type_error_is_its_own(self) -> None:
         def handler() -> None:
             raise TypeError("mine")
 
-        call = job(handler).prepare("{}", CONTEXT)
+        call = job(handler).prepare("{}", lambda: CONTEXT)
         with pytest.raises(TypeError, match="mine"):
             call()
 
@@ -249,7 +249,7 @@ class TestPreparing:
         for handler in (first, last):
             assert performed(job(handler), '{"a": 1}') == (CONTEXT, 1)
             with pytest.raises(InvalidArguments):
-                job(handler).prepare('{"a": 1, "context": 2}', CONTEXT)
+                job(handler).prepare('{"a": 1, "context": 2}', lambda: CONTEXT)
 
     def test_further_arguments_go_to_a_handler_that_takes_any(self) -> None:
         def handler(a: int, **rest: Any) -> dict[str, Any]:
@@ -313,5 +313,5 @@ class TestPreparing:
     def test_no_refusal_shows_an_argument(self) -> None:
         for args in ('{"a": "hunter2", "c": "hunter2"}', '{"hunter2', '["hunter2"]'):
             with pytest.raises(InvalidArguments) as refusal:
-                job(add).prepare(args, CONTEXT)
+                job(add).prepare(args, lambda: CONTEXT)
             assert "hunter2" not in refusal.value.message + refusal.value.hint
