@@ -1,5 +1,6 @@
 # make demo   a queue and its workers at work; DATABASE=postgresql://… for another database than a file, ARGS=… for options
 # make test   all tests, on SQLite and on PostgreSQL, MariaDB and MySQL where they can be had; ARGS=… for pytest
+# make bench  pyjobs beside its peers and a floor, each installed on its own; ARGS=… for options (tests/benchmarks)
 # make lint   style, types, layers
 #
 # Everything goes into .venv here. What is there already is not installed again.
@@ -9,13 +10,16 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python3.14; do \
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 
-.PHONY: demo test lint clean
+.PHONY: demo test bench lint clean
 
 demo: $(VENV)/.demo
 	$(BIN)/pyjobs demo $(if $(DATABASE),--database '$(DATABASE)') $(ARGS)
 
 test: $(VENV)/.test
 	$(BIN)/pytest $(ARGS)
+
+bench: $(VENV)/.test
+	PYTHONPATH=tests $(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

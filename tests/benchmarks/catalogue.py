@@ -38,25 +38,48 @@ class Peer:
 
 PSYCOPG = "psycopg[binary,pool]==3.3.9"
 
+LESS = NO_LIMITS | NO_BATCHES | NO_QUEUES | NO_WAITING
+PLAIN = "claims 100 and settles 100 by one statement each; looks every 5 ms when idle"
+
 FLOORS = (
     Peer(
         name="floor",
         adapter="floor",
         packages=(PSYCOPG,),
         dialects=("postgresql",),
-        settings="claims 100 and settles 100 by one statement each; looks every 5 ms when idle",
+        settings=PLAIN,
         unfinished="SELECT EXISTS (SELECT FROM job WHERE state IN (0, 1) AND run_at <= now())",
         finish=("UPDATE job SET state = 2",),
-        without=NO_LIMITS | NO_BATCHES | NO_QUEUES | NO_WAITING,
+        without=LESS,
+    ),
+    Peer(
+        name="floor",
+        adapter="floor_sqlite",
+        packages=(),
+        dialects=("sqlite",),
+        settings=f"{PLAIN}; journal in WAL mode, synchronous FULL",
+        unfinished="SELECT EXISTS (SELECT 1 FROM job WHERE state IN (0, 1) AND run_at <= unixepoch())",
+        finish=("UPDATE job SET state = 2",),
+        without=LESS,
+    ),
+    Peer(
+        name="floor",
+        adapter="floor_mysql",
+        packages=("PyMySQL==1.2.4",),
+        dialects=("mysql", "mariadb"),
+        settings=f"{PLAIN}, but for a claim, which is two; READ COMMITTED",
+        unfinished="SELECT EXISTS (SELECT 1 FROM job WHERE state IN (0, 1) AND run_at <= now(3))",
+        finish=("UPDATE job SET state = 2",),
+        without=LESS,
     ),
 )
 
 PYJOBS = Peer(
     name="pyjobs",
     adapter="pyjobs",
-    packages=("-e", ".[postgresql]"),  # this project, from where it stands
-    dialects=("postgresql", "sqlite"),
-    settings="Worker(concurrency=10), defaults; many: enqueue_many in one call",
+    packages=("-e", ".[postgresql,mysql]"),  # this project, from where it stands
+    dialects=("postgresql", "sqlite", "mysql", "mariadb"),
+    settings="as it stands in this checkout; Worker(concurrency=10), defaults; many: enqueue_many in one call",
     unfinished="""
         SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'pending' AND bucket IS NULL)
             OR EXISTS (SELECT 1 FROM jobs WHERE state = 'pending' AND bucket IS NOT NULL)
@@ -95,6 +118,100 @@ PEERS = (
         settings="asyncpg, uvloop, batch_size 100, no concurrency limit (it would cost); many: lists in one call",
         unfinished="SELECT EXISTS (SELECT FROM pgqueuer WHERE execute_after <= now())",
         without=DELETES | NO_BATCHES | NO_LIMITS,
+    ),
+    Peer(
+        name="oban",
+        adapter="oban",
+        packages=("oban==0.7.0", PSYCOPG, "uvloop==0.23.0"),
+        dialects=("postgresql",),
+        settings="a queue of 10, pool of 10, uvloop; without its paid part; many: enqueue_many in one call",
+        unfinished="""
+            SELECT EXISTS (SELECT FROM oban_jobs WHERE state IN ('available', 'executing', 'retryable'))
+                OR EXISTS (SELECT FROM oban_jobs
+                            WHERE state = 'scheduled' AND scheduled_at <= timezone('UTC', now()))
+        """,
+        finish=("UPDATE oban_jobs SET state = 'completed', attempt = 1, completed_at = timezone('UTC', now())",),
+        without={"W8": "limits by key are in its paid part", "W9": "batches are in its paid part"},
+    ),
+    Peer(
+        name="awa",
+        adapter="awa",
+        packages=("awa-pg==0.6.9",),
+        dialects=("postgresql",),
+        settings="queue storage, 10 workers, defaults; many: COPY",
+        without={"W6-finished": "prunes what is finished by dropping partitions"} | NO_BATCHES | NO_LIMITS,
+    ),
+    Peer(
+        name="chancy",
+        adapter="chancy",
+        packages=("chancy==0.26.0", PSYCOPG),
+        dialects=("postgresql",),
+        settings="coroutines, a queue of 10, eager polling, notifications on; many: push_many in one call",
+        unfinished="""
+            SELECT EXISTS (SELECT FROM chancy_jobs WHERE state NOT IN ('succeeded', 'failed', 'expired')
+                              AND scheduled_at <= now())
+        """,
+        finish=("UPDATE chancy_jobs SET state = 'succeeded', attempts = 1, started_at = now(), completed_at = now()",),
+        without=NO_BATCHES | NO_LIMITS,
+    ),
+    Peer(
+        name="graphile-worker",
+        adapter="graphile_worker",
+        packages=("graphile-worker@0.17.3",),
+        dialects=("postgresql",),
+        language="node",
+        settings="10 at once, a local queue of 500, completions in batches; many: addJobs in one call",
+        unfinished="SELECT EXISTS (SELECT FROM graphile_worker._private_jobs WHERE run_at <= now())",
+        without=DELETES | NO_BATCHES,
+    ),
+    Peer(
+        name="pg-boss",
+        adapter="pg_boss",
+        packages=("pg-boss@10.4.2",),
+        dialects=("postgresql",),
+        language="node",
+        settings="10 loops of 500 jobs, each looking every 0.5 s, its shortest; many: insert in one call",
+        unfinished="""
+            SELECT EXISTS (SELECT FROM pgboss.job WHERE name IN ('noop', 'limited') AND state < 'completed'
+                              AND start_after <= now())
+        """,
+        finish=("UPDATE pgboss.job SET state = 'completed', started_on = now(), completed_on = now()",),
+        without=NO_BATCHES,
+    ),
+    Peer(
+        name="huey",
+        adapter="huey",
+        packages=("huey==3.5.4",),
+        dialects=("sqlite",),
+        settings="10 threads, defaults, so that it waits for the disk; many: one by one, it has no other way",
+        unfinished="SELECT EXISTS (SELECT 1 FROM task)",
+        without={"W6-scheduled": "schedules one job a call: a million take too long"}
+        | DELETES
+        | NO_BATCHES
+        | NO_LIMITS,
+    ),
+    Peer(
+        name="honker",
+        adapter="honker",
+        packages=("honker==0.2.4",),
+        dialects=("sqlite",),
+        settings="claims and acknowledges by hundreds; many: one transaction",
+        unfinished="SELECT EXISTS (SELECT 1 FROM _honker_live WHERE run_at <= unixepoch())",
+        without=DELETES | NO_BATCHES | NO_LIMITS,
+    ),
+    Peer(
+        name="plainjob",
+        adapter="plainjob",
+        packages=("plainjob@0.0.14", "better-sqlite3@12.6.2"),
+        dialects=("sqlite",),
+        language="node",
+        settings="one job at a time, its only way; looks every 10 ms; chooses synchronous NORMAL; many: addMany",
+        unfinished="""
+            SELECT EXISTS (SELECT 1 FROM plainjob_jobs WHERE status IN (0, 1)
+                              AND (next_run_at IS NULL OR next_run_at <= 1000 * unixepoch()))
+        """,
+        finish=("UPDATE plainjob_jobs SET status = 2",),
+        without=NO_BATCHES | NO_LIMITS,
     ),
 )
 

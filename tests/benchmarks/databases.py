@@ -9,7 +9,7 @@ import itertools
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,9 +17,12 @@ from typing import Protocol
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pymysql
 
-from servers import folders, postgresql
+from servers import folders, mariadb, mysql, postgresql
+from servers.process import LocalServer, Source
 
+Errors = (psycopg.Error, pymysql.Error, sqlite3.Error)
 Prepare = Callable[[str], None]
 TOLD = (
     *("fsync", "synchronous_commit", "full_page_writes", "wal_level", "shared_buffers", "max_wal_size"),
@@ -44,9 +47,6 @@ class Engine(Protocol):
 
     def snapshot(self, url: str) -> AbstractContextManager[None]:
         """During the block another session has a transaction open that has read, and may read on as of then."""
-
-    def tidy(self, url: str) -> None:
-        """Bring statistics and visibility up to date, as an old and well-kept database has them."""
 
     def settings(self) -> dict[str, str]: ...
     def close(self) -> None: ...
@@ -83,7 +83,7 @@ class PostgresqlEngine:
         except BaseException:
             self._drop(name)
             raise
-        self.tidy(self.url(name))
+        self.execute(self.url(name), "VACUUM ANALYZE")  # as autovacuum would have by and by
         return name
 
     def _create(self, template: str) -> str:
@@ -117,9 +117,6 @@ class PostgresqlEngine:
             yield
             connection.execute("COMMIT")
 
-    def tidy(self, url: str) -> None:
-        self.execute(url, "VACUUM ANALYZE")
-
     def settings(self) -> dict[str, str]:
         rows = self.connection.execute(
             "SELECT name, current_setting(name) FROM pg_settings WHERE name = ANY(%s)", [[*TOLD]]
@@ -151,6 +148,7 @@ class SqliteEngine:
         if state not in self.templates:
             template = self._folder()
             prepare(_url(template))
+            self.execute(_url(template), "PRAGMA wal_checkpoint(TRUNCATE)")
             self.templates[state] = template
         self.handed_out = self._folder()
         shutil.copytree(self.templates[state], self.handed_out, dirs_exist_ok=True)
@@ -181,9 +179,6 @@ class SqliteEngine:
             yield
             connection.execute("COMMIT")
 
-    def tidy(self, url: str) -> None:
-        self.execute(url, "ANALYZE")
-
     def settings(self) -> dict[str, str]:
         return {"version": sqlite3.sqlite_version, "journal": "each peer's own choice", "disk": "a file system on disk"}
 
@@ -199,14 +194,81 @@ def _connect(url: str) -> sqlite3.Connection:
     return sqlite3.connect(url.removeprefix("sqlite:///"), timeout=30, isolation_level=None)
 
 
-class DurableServer(postgresql.LocalServer):
-    """A server of our own as it comes: it waits for the disk, and lies on one. Only connections are allowed more of:
-    64 workers need them."""
+class MysqlEngine:
+    """MySQL and MariaDB, which cannot copy a database: each is prepared anew."""
+
+    def __init__(self, dialect: str, url: Callable[[str], str], end: Callable[[], None]) -> None:
+        self.dialect = dialect
+        self.url = url
+        self.end = end
+        self.connection = mysql.connect(url("mysql"))
+        version: str = self.connection.get_server_info()
+        self.name = f"{dialect}-{version.partition('-')[0]}"
+        self.handed_out: str | None = None
+        self.numbers = itertools.count()
+
+    def fresh(self, state: str, prepare: Prepare) -> str:
+        self._drop()
+        self.handed_out = f"pyjobs_bench_{os.getpid()}_{next(self.numbers)}"
+        self.connection.execute(f"CREATE DATABASE {self.handed_out}")
+        prepare(self.url(self.handed_out))
+        return self.url(self.handed_out)
+
+    def _drop(self) -> None:
+        if self.handed_out:
+            self.connection.execute(f"DROP DATABASE {self.handed_out}")
+            self.handed_out = None
+
+    @contextmanager
+    def observer(self, url: str) -> Iterator[Callable[[str], bool]]:
+        with closing(mysql.connect(url)) as connection:
+            yield lambda question: bool(connection.execute(question).fetchone()[0])
+
+    def execute(self, url: str, *statements: str) -> None:
+        with closing(mysql.connect(url)) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    @contextmanager
+    def snapshot(self, url: str) -> Iterator[None]:
+        with closing(mysql.connect(url)) as connection:
+            connection.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT")
+            yield
+            connection.execute("COMMIT")
+
+    def settings(self) -> dict[str, str]:
+        told = (
+            "innodb_flush_log_at_trx_commit",
+            "sync_binlog",
+            "log_bin",
+            "innodb_doublewrite",
+            "innodb_buffer_pool_size",
+        )
+        rows = self.connection.execute(f"SHOW VARIABLES WHERE variable_name IN {told}").fetchall()
+        return {"version": self.connection.get_server_info()} | dict(rows)
+
+    def close(self) -> None:
+        self._drop()
+        self.connection.close()
+        self.end()
+
+
+MANY_CONNECTIONS = {"max-connections": "300"}
+
+
+class _OnDisk:
+    """Puts the data of a server of our own on a disk, where a server's data are."""
+
+    folder: Path
 
     def prepare(self) -> None:
         shutil.rmtree(self.folder)
         self.folder = folders.on_disk()
-        super().prepare()
+        super().prepare()  # type: ignore[misc]
+
+
+class DurablePostgresql(_OnDisk, postgresql.LocalServer):
+    """As it comes: it waits for the disk. Only connections are allowed more of: 64 workers need them."""
 
     def command(self) -> list[str]:
         settings = {
@@ -219,26 +281,45 @@ class DurableServer(postgresql.LocalServer):
         return [str(self.binaries / "postgres"), "-D", str(self.folder / "data"), *options]
 
 
+class DurableMysql(_OnDisk, mysql.LocalServer):
+    settings = MANY_CONNECTIONS | {"mysqlx": "OFF"}
+
+
+class DurableMariadb(_OnDisk, mariadb.LocalServer):
+    settings = MANY_CONNECTIONS
+
+
+Own = tuple[Callable[[], Iterator[Source]], type[LocalServer], Callable[..., LocalServer]]
+
+OWN: Mapping[str, Own] = {
+    "postgresql": (lambda: postgresql.find(frozenset()), postgresql.LocalServer, DurablePostgresql),
+    "mysql": (mysql.find, mysql.LocalServer, DurableMysql),
+    "mariadb": (mariadb.find, mariadb.LocalServer, DurableMariadb),
+}
+
+
 def open_engine(url: str) -> Engine:
-    """The engine for a URL; ``postgresql`` alone is a server of our own, ``sqlite`` needs none."""
-    match urlsplit(url).scheme or url:
-        case "sqlite":
-            return SqliteEngine()
-        case "postgresql" if url == "postgresql":
-            server = _own_server()
-            return PostgresqlEngine(server.url, server.close)
-        case "postgresql" | "postgres":
-            return PostgresqlEngine(partial(_named, url), lambda: None)
-        case other:
-            raise ValueError(f"there is no benchmark on {other!r}: give postgresql, sqlite, or the URL of a server")
+    """The engine for a URL; the mere name of a kind is a server of our own of that kind. SQLite needs none."""
+    dialect = urlsplit(url).scheme or url
+    if dialect == "sqlite":
+        return SqliteEngine()
+    if dialect not in OWN and dialect != "postgres":
+        raise LookupError(f"there is no benchmark on {dialect!r}: give sqlite, {', '.join(OWN)} or the URL of a server")
+    place, end = _started(dialect) if url in OWN else (partial(_named, url), lambda: None)
+    if dialect.startswith("postgres"):
+        return PostgresqlEngine(place, end)
+    return MysqlEngine(dialect, place, end)
 
 
-def _own_server() -> DurableServer:
-    for source in postgresql.find(frozenset()):
+def _started(dialect: str) -> tuple[Callable[[str], str], Callable[[], None]]:
+    """A durable server by the programs that the tests would start theirs by."""
+    find, tests_own, durable = OWN[dialect]
+    for source in find():
         start = source.start
-        if isinstance(start, partial) and start.func is postgresql.LocalServer:
-            return DurableServer(*start.args)
-    raise LookupError(f"no PostgreSQL to start: {postgresql.where_looked()}")
+        if isinstance(start, partial) and start.func is tests_own:
+            server = durable(*start.args)
+            return server.url, server.close
+    raise LookupError(f"there is no {dialect} on this machine to start: give the URL of a server")
 
 
 def _named(url: str, database: str) -> str:

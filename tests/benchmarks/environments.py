@@ -55,7 +55,10 @@ def python_with(name: str, packages: tuple[str, ...], home: Path, python: Path) 
     if not _has(folder, packages):
         shutil.rmtree(folder, ignore_errors=True)
         _run([str(python), "-m", "venv", str(folder)], home)
-        _run([str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], PROJECT)
+        if packages:
+            _run(
+                [str(interpreter), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages], PROJECT
+            )
         _note(folder, packages)
     return interpreter
 
@@ -104,11 +107,16 @@ def _with_headers(node: Path) -> dict[str, str]:
 
 def _has(folder: Path, packages: tuple[str, ...]) -> bool:
     note = folder / "installed.txt"
-    return note.exists() and note.read_text() == "\n".join(packages)
+    return note.exists() and note.read_text() == _asked_for(packages)
 
 
 def _note(folder: Path, packages: tuple[str, ...]) -> None:
-    (folder / "installed.txt").write_text("\n".join(packages))
+    (folder / "installed.txt").write_text(_asked_for(packages))
+
+
+def _asked_for(packages: tuple[str, ...]) -> str:
+    """The packages; of this project also what it depends on, which changes without its name."""
+    return "\n".join((*packages, (PROJECT / "pyproject.toml").read_text() if "-e" in packages else ""))
 
 
 def _run(command: list[str], folder: Path, variables: dict[str, str] | None = None) -> None:
@@ -130,10 +138,10 @@ def _run(command: list[str], folder: Path, variables: dict[str, str] | None = No
 
 
 def _reason(output: str) -> str:
-    """The line that says most."""
+    """The line that says most: the first error that is not one about errors."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"(?i)\berror\b|requires|no matching|could not", line)]
-    return without_places((telling or lines or ["no reason was given"])[-1])
+    telling = [line for line in lines if re.match(r"(?i)\W*(npm )?error:? (?!subprocess|code|metadata)", line)]
+    return without_places((telling or lines[-1:] or ["no reason was given"])[0])
 
 
 def without_places(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -123,8 +124,8 @@ def _remarks(rows: Sequence[Row], outcome: Outcome, database: str) -> Iterator[s
     for peer in ALL:
         own = [row for row in rows if row["peer"] == peer.name]
         if own and database.partition("-")[0] in peer.dialects:
-            packages = " ".join(package for package in peer.packages if "==" in package)
-            yield f"- **{peer.name}** ({packages or 'this checkout'}): {peer.settings}."
+            packages = " ".join(package for package in peer.packages if re.search(r"\w(==|@)\d", package))
+            yield f"- **{peer.name}** ({packages or 'nothing installed'}): {peer.settings}."
             for row in own:
                 told = [row["reason"]] if "reason" in row else [*row["mistakes"], *row["notes"]]
                 at = f" at {row['at']:,}" if "at" in row else ""

@@ -13,10 +13,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-import psycopg
-
 from benchmarks.catalogue import ALL
-from benchmarks.databases import Engine, open_engine
+from benchmarks.databases import Engine, Errors, open_engine
 from benchmarks.environments import Unavailable, prepare, without_places
 from benchmarks.processes import Failed, Host
 from benchmarks.sweeps import SWEEPS
@@ -144,7 +142,7 @@ def _result(case: Case, step: Step, number: int, outcome: Outcome) -> Result | N
         return None
     try:
         return Result(key, number, step.measure(case))
-    except (Failed, psycopg.Error, OSError) as error:
+    except (Failed, OSError, *Errors) as error:
         return Result(key, number, reason=without_places(str(error).strip().partition("\n")[0]))
 
 

@@ -162,12 +162,14 @@ def latency(case: Case) -> Cell:
     with case.host.workers(url) as team, case.host.producer(url) as producer:
         team.start()
         producer.call("one", (WARM_UP, WARM_UP + 1, 1))
-        _wait(case, team, 1)
+        wait_for(case, team, 1)
         commits = producer.call("paced", (0, jobs, 1), gap=case.sizes.gap)["commits"]
-        _wait(case, team, jobs + 1)
+        wait_for(case, team, jobs + 1)
         time.sleep(0.3)
         executions = team.executions()
     began = dict(zip(executions.numbers, executions.began, strict=True))
+    if not began.keys() & set(range(jobs)):
+        raise Failed("no job ran")
     # A handler may begin before the enqueuer has read its reply: that is no wait at all.
     waits = sorted(max(0, began[number] - after) / 1e6 for number, _, after in commits if number in began)
     whole = sorted((began[number] - before) / 1e6 for number, before, _ in commits if number in began)
@@ -176,7 +178,8 @@ def latency(case: Case) -> Cell:
     return Cell(None, figures, tuple(executions.mistakes({*range(jobs), WARM_UP})))
 
 
-def _wait(case: Case, team: Team, jobs: int) -> None:
+def wait_for(case: Case, team: Team, jobs: int) -> None:
+    """Until so many ran, or patience ends: whoever reads the notes finds what is missing."""
     deadline = time.monotonic() + case.sizes.patience
     while team.done() < jobs and time.monotonic() < deadline:
         team.check()
@@ -225,13 +228,13 @@ def drain_beside_a_transaction(case: Case) -> Cell:
     with case.host.workers(url) as team, case.host.producer(url) as producer:
         feed = _Feed(case, team, producer.call)
         team.start()
-        _wait(case, team, 1)
+        wait_for(case, team, 1)
         feed.during(3 * sizes.interval)
         with case.engine.snapshot(url):
             held = time.monotonic_ns()
             feed.during(sizes.hold)
             released = time.monotonic_ns()
-        _wait(case, team, feed.enqueued)
+        wait_for(case, team, feed.enqueued)
         time.sleep(0.5)
         executions = team.executions()
     return _told_of_w7(executions, held, released, sizes, feed)
