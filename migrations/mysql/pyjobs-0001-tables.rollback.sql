@@ -11,3 +11,4 @@ DROP TABLE IF EXISTS jobs_schedules;
 DROP TABLE IF EXISTS jobs_workers;
 DROP TABLE IF EXISTS jobs_paused;
 DROP TABLE IF EXISTS jobs_settings;
+DROP TABLE IF EXISTS jobs__grants;

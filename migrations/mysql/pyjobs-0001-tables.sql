@@ -18,6 +18,13 @@ CREATE TABLE IF NOT EXISTS jobs_settings (
     value  VARCHAR(190)  NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- Who was given which role. The grants themselves go with the routines whenever these are replaced, and are given again by this.
+CREATE TABLE IF NOT EXISTS jobs__grants (
+    principal  VARCHAR(190)  NOT NULL,
+    role       VARCHAR(8)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    PRIMARY KEY (principal, role)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 INSERT IGNORE INTO jobs_settings (name, value) VALUES
     ('max_args_bytes', '524288'),
     ('keep_keys_ms', '31536000000'),

@@ -578,3 +578,10 @@ CREATE OR REPLACE SQL SECURITY DEFINER VIEW jobs__work AS
            (SELECT j.id FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage = 'line' ORDER BY j.priority DESC, j.run_at DESC, j.id DESC LIMIT 1) AS newest
       FROM jobs_clock c
 //
+
+-- Whether there may be work for somebody, and the newest job there is: what a sleeping worker looks at.
+CREATE OR REPLACE VIEW jobs__work AS
+    SELECT EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage IS NOT NULL)
+           OR EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_due) JOIN jobs_clock c WHERE j.due_at <= c.now) AS waits,
+           (SELECT MAX(j.id) FROM jobs j) AS newest
+//
