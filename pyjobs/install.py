@@ -60,7 +60,7 @@ ROUTINES = (
 ROUTINES_ID = "pyjobs-routines-"
 LOCK_PATIENCE = 30  # seconds to wait for another migration
 CREATED = re.compile(
-    r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)",
+    r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:SQL\s+SECURITY\s+\w+\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)",
     re.MULTILINE | re.IGNORECASE,
 )
 DEPENDED_ON = "2BP01"

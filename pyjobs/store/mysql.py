@@ -84,7 +84,8 @@ class MysqlStore:
         self._bell.close()
 
     def join(self, connection: Any) -> Self:
-        """The same routines inside the caller's transaction: ``connection`` is one of PyMySQL or mysqlclient."""
+        """The same routines inside the caller's transaction: ``connection`` is one of PyMySQL or mysqlclient,
+        or a cursor of it."""
         joined = copy(self)
         joined._session = _JoinedSession(connection)
         return joined
@@ -428,8 +429,8 @@ class _JoinedSession:
     """The caller's connection and transaction: nothing is committed, rolled back, repeated or closed."""
 
     def __init__(self, connection: Any) -> None:
-        self._driver = Driver.of(connection)
-        self._connection = connection
+        self._connection = connection.connection if hasattr(connection, "nextset") else connection  # a cursor's
+        self._driver = Driver.of(self._connection)
 
     def run(self, *calls: Call) -> list[Answer]:
         return [self._one(call) for call in calls]

@@ -131,8 +131,10 @@ class Driver:
 
     @classmethod
     def of(cls, connection: Any) -> Self:
-        name = type(connection).__module__.partition(".")[0]
-        if name not in ("pymysql", "MySQLdb") or not hasattr(connection, "cursor"):
+        """The driver this connection is of, as its class or one that it was made from says."""
+        known = {"pymysql.connections": "pymysql", "MySQLdb.connections": "MySQLdb"}
+        name = next((known[each.__module__] for each in type(connection).__mro__ if each.__module__ in known), None)
+        if name is None:
             raise InvalidConfiguration(
                 f"a {type(connection).__name__} is not a connection of PyMySQL or mysqlclient",
                 "pass such a connection; from SQLAlchemy or Django, the one they wrap",

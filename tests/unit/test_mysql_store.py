@@ -140,6 +140,14 @@ class TestCalls:
             [answer] = store.join(connection).enqueue_many([NewJob("work")])
         assert answer.inserted
 
+    def test_with_a_cursor_for_its_connection(self, store: Store, database: Database) -> None:
+        store.define("work", {})
+        with database.connect() as connection:
+            connection.execute("BEGIN")
+            store.join(connection.cursor()).enqueue("work", "{}")
+            connection.rollback()
+        assert store.count() == 0
+
     def test_another_drivers_connection_is_refused(self, store: Store) -> None:
         with pytest.raises(InvalidConfiguration, match="not a connection of PyMySQL"):
             store.join(object())
