@@ -320,3 +320,422 @@ SQL SECURITY DEFINER
 BEGIN
     CALL jobs_enqueue_with_id(name, args, options, NULL);
 END//
+
+-- The jobs of one call, while it lasts: what is known of each. `odd` are those that the engine does not tell everything about.
+DROP PROCEDURE IF EXISTS jobs__make_room//
+CREATE PROCEDURE jobs__make_room()
+SQL SECURITY DEFINER
+BEGIN
+    DROP TEMPORARY TABLE IF EXISTS jobs__incoming;
+    CREATE TEMPORARY TABLE jobs__incoming (
+        n             INT           NOT NULL PRIMARY KEY,
+        id            CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+        name          VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+        args          LONGTEXT,
+        queue         VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+        priority      SMALLINT,
+        max_attempts  INT,
+        timeout_ms    BIGINT,
+        run_at        DATETIME(6),
+        unique_key    VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+        kept          VARCHAR(12) CHARACTER SET ascii COLLATE ascii_bin,
+        tenant        VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+        batch_id      CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+        meta          LONGTEXT,
+        bucket        VARBINARY(2284),
+        odd           BOOLEAN       NOT NULL DEFAULT FALSE,
+        answer        CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
+        enters        BOOLEAN       NOT NULL DEFAULT FALSE
+    ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+END//
+
+-- Read all of the jobs as far as the engine can. Each that is not plainly right is left odd.
+DROP PROCEDURE IF EXISTS jobs__read_plain//
+CREATE PROCEDURE jobs__read_plain(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE most LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE lax BOOLEAN DEFAULT VERSION() LIKE '%MariaDB%';
+    CALL jobs__setting('max_args_bytes', most);
+    CALL jobs__id_prefix(prefix);
+
+    INSERT INTO jobs__incoming (n, id, name, args, queue, priority, max_attempts, timeout_ms, run_at, unique_key, kept, tenant, batch_id, enters, odd)
+    SELECT t.n,
+           CASE WHEN t.id IS NULL THEN CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + t.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + t.n), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10))
+                WHEN t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.id) END,
+           LEFT(t.name, 190),
+           COALESCE(t.args, '{}'),
+           LEFT(t.queue, 190),
+           CASE WHEN t.j_priority REGEXP '^-?[0-9]{1,4}\\z' THEN CAST(CAST(t.j_priority AS CHAR) AS SIGNED) END,
+           CASE WHEN t.j_max_attempts REGEXP '^[1-9][0-9]{0,8}\\z' THEN CAST(CAST(t.j_max_attempts AS CHAR) AS SIGNED) END,
+           CASE WHEN t.j_timeout_ms REGEXP '^[1-9][0-9]{0,12}\\z' THEN CAST(CAST(t.j_timeout_ms AS CHAR) AS SIGNED) END,
+           TIMESTAMPADD(MICROSECOND, CASE WHEN t.j_delay_ms REGEXP '^[0-9]{1,13}\\z' THEN CAST(CAST(t.j_delay_ms AS CHAR) AS SIGNED) ELSE 0 END * 1000, now),
+           LEFT(t.unique_key, 190),
+           CASE WHEN t.unique_key IS NOT NULL THEN COALESCE(CASE WHEN t.unique_for IN ('active', 'row', 'ever') THEN t.unique_for END, 'active') END,
+           LEFT(CASE WHEN t.h_tenant THEN t.tenant ELSE scope END, 190),
+           CASE WHEN t.batch_id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.batch_id) END,
+           -- how many members the engine knows of this one: the number is compared with that of the text, below
+           t.h_name + t.h_args + t.h_id + t.h_options + t.h_queue + t.h_priority + t.h_max_attempts + t.h_timeout_ms + t.h_delay_ms
+               + t.h_unique_key + t.h_unique_for + t.h_tenant + t.h_batch_id,
+           NOT COALESCE(
+               LEFT(CAST(t.j_name AS CHAR), 1) = '"' AND CHAR_LENGTH(t.name) BETWEEN 1 AND 190
+               AND (t.h_args = 0 OR LEFT(CAST(t.j_args AS CHAR), 1) = '"' AND LENGTH(t.args) <= most AND JSON_VALID(t.args)
+                    AND (NOT lax OR LENGTH(t.args) < 2000
+                         AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*+"', '0'),
+                                            '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
+               AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z')
+               AND (t.h_options = 0 OR LEFT(CAST(t.j_options AS CHAR), 1) = '{' AND t.h_meta + t.h_run_at = 0
+                    AND (t.h_queue = 0 OR LEFT(CAST(t.j_queue AS CHAR), 1) = '"' AND CHAR_LENGTH(t.queue) BETWEEN 1 AND 190)
+                    AND (t.h_priority = 0 OR t.j_priority REGEXP '^-?[0-9]{1,4}\\z')
+                    AND (t.h_max_attempts = 0 OR t.j_max_attempts REGEXP '^[1-9][0-9]{0,8}\\z')
+                    AND (t.h_timeout_ms = 0 OR t.j_timeout_ms REGEXP '^[1-9][0-9]{0,12}\\z')
+                    AND (t.h_delay_ms = 0 OR t.j_delay_ms REGEXP '^[0-9]{1,12}\\z')
+                    AND (t.h_unique_key = 0 OR LEFT(CAST(t.j_unique_key AS CHAR), 1) = '"' AND CHAR_LENGTH(t.unique_key) BETWEEN 1 AND 190
+                                               AND t.unique_key NOT LIKE 'schedule:%' AND t.unique_key NOT LIKE 'batch:%')
+                    AND (t.h_unique_for = 0 OR LEFT(CAST(t.j_unique_for AS CHAR), 1) = '"' AND t.unique_for IN ('active', 'row', 'ever') AND t.unique_key IS NOT NULL)
+                    AND (t.h_tenant = 0 OR COALESCE(CAST(t.j_tenant AS CHAR), 'null') = 'null' OR LEFT(CAST(t.j_tenant AS CHAR), 1) = '"' AND CHAR_LENGTH(t.tenant) BETWEEN 1 AND 190
+                                           AND (scope IS NULL OR t.tenant = scope))
+                    AND (t.h_batch_id = 0 OR LEFT(CAST(t.j_batch_id AS CHAR), 1) = '"' AND t.batch_id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z')
+                    AND LOCATE(CHAR(0 USING utf8mb4), CONCAT_WS('', t.queue, t.unique_key, t.tenant)) = 0),
+               FALSE)
+      FROM JSON_TABLE(document, '$[*]' COLUMNS (
+               n FOR ORDINALITY,
+               h_name INT EXISTS PATH '$.name', j_name JSON PATH '$.name', name LONGTEXT CHARACTER SET utf8mb4 PATH '$.name',
+               h_args INT EXISTS PATH '$.args', j_args JSON PATH '$.args', args LONGTEXT CHARACTER SET utf8mb4 PATH '$.args',
+               h_id INT EXISTS PATH '$.id', j_id JSON PATH '$.id', id VARCHAR(100) CHARACTER SET utf8mb4 PATH '$.id',
+               h_options INT EXISTS PATH '$.options', j_options JSON PATH '$.options',
+               h_queue INT EXISTS PATH '$.options.queue', j_queue JSON PATH '$.options.queue', queue LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.queue',
+               h_priority INT EXISTS PATH '$.options.priority', j_priority JSON PATH '$.options.priority',
+               h_max_attempts INT EXISTS PATH '$.options.max_attempts', j_max_attempts JSON PATH '$.options.max_attempts',
+               h_timeout_ms INT EXISTS PATH '$.options.timeout_ms', j_timeout_ms JSON PATH '$.options.timeout_ms',
+               h_delay_ms INT EXISTS PATH '$.options.delay_ms', j_delay_ms JSON PATH '$.options.delay_ms',
+               h_run_at INT EXISTS PATH '$.options.run_at',
+               h_unique_key INT EXISTS PATH '$.options.unique_key', j_unique_key JSON PATH '$.options.unique_key', unique_key LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.unique_key',
+               h_unique_for INT EXISTS PATH '$.options.unique_for', j_unique_for JSON PATH '$.options.unique_for', unique_for LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.unique_for',
+               h_tenant INT EXISTS PATH '$.options.tenant', j_tenant JSON PATH '$.options.tenant', tenant LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.tenant',
+               h_batch_id INT EXISTS PATH '$.options.batch_id', j_batch_id JSON PATH '$.options.batch_id', batch_id LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.batch_id',
+               h_meta INT EXISTS PATH '$.options.meta')) AS t;
+END//
+
+-- Read one job as text: it is taken, or refused.
+DROP PROCEDURE IF EXISTS jobs__read_odd//
+CREATE PROCEDURE jobs__read_odd(number INT, element LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE members, place, name, args, options, queue, bound, path, state, unique_key, kept, tenant, meta, batch_id LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE priority, max_attempts, timeout_ms BIGINT;
+    DECLARE moment, run_at DATETIME(6);
+    DECLARE job CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+
+    SET place = CONCAT('jobs[', number - 1, ']');
+    CALL jobs__members(element, place, 'name, args, options, id', members);
+    SET place = CONCAT(place, '.');
+    CALL jobs__text(members, 'name', place, name);
+    CALL jobs__inner_args(members, CONCAT(place, 'args'), args);
+    CALL jobs__json(members, 'options', options);
+    CALL jobs__uuid(members, 'id', place, job);
+    CALL jobs__draft(name, CONCAT(place, 'name'), options, place, scope,
+                     'queue, priority, max_attempts, timeout_ms, run_at, delay_ms, unique_key, unique_for, tenant, batch_id, meta',
+                     queue, priority, max_attempts, timeout_ms, bound, path, moment, run_at, state, unique_key, kept, tenant, batch_id, meta);
+    UPDATE jobs__incoming i
+       SET i.id = COALESCE(job, i.id),
+           i.name = name,
+           i.args = args,
+           i.queue = queue,
+           i.priority = priority,
+           i.max_attempts = max_attempts,
+           i.timeout_ms = timeout_ms,
+           i.run_at = run_at,
+           i.unique_key = unique_key,
+           i.kept = kept,
+           i.tenant = tenant,
+           i.batch_id = batch_id,
+           i.meta = meta
+     WHERE i.n = number;
+END//
+
+-- Read those that are odd, in their order.
+DROP PROCEDURE IF EXISTS jobs__read_odds//
+CREATE PROCEDURE jobs__read_odds(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE pieces, element LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE number INT DEFAULT 0;
+    DECLARE is_odd BOOLEAN;
+    BEGIN
+        DECLARE EXIT HANDLER FOR 3698, 3699  -- MySQL gives up
+            CALL jobs__refuse('PJ003', 'jobs is too much to be read as text, as args or meta that are objects must be', 'send fewer jobs in a call, or args as strings');
+        CALL jobs__split(document, pieces);
+    END;
+    WHILE pieces <> '' DO
+        SET number = number + 1;
+        CALL jobs__next_piece(pieces, element);
+        SET is_odd = FALSE;
+        SELECT i.odd INTO is_odd FROM jobs__incoming i WHERE i.n = number;
+        IF is_odd THEN
+            CALL jobs__read_odd(number, element, scope);
+        END IF;
+    END WHILE;
+END//
+
+-- Read the jobs, or refuse the first that cannot be taken.
+DROP PROCEDURE IF EXISTS jobs__read_jobs//
+CREATE PROCEDURE jobs__read_jobs(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE hidden, prefix LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE number, members, odds, first INT DEFAULT 0;
+    DECLARE valid BOOLEAN;
+    DECLARE unknown VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+    CALL jobs__is_json(document, valid);
+    IF NOT valid THEN
+        CALL jobs__refuse('PJ002', 'the jobs, or the args of one of them, are not JSON', 'pass a JSON array of {"name", "args", "options", "id"}');
+    ELSEIF document NOT REGEXP '^[ \\t\\n\\r]*+\\[' THEN
+        CALL jobs__refuse('PJ003', 'jobs is not a JSON array', 'pass an array of {"name", "args", "options", "id"}');
+    END IF;
+
+    CALL jobs__make_room();
+    IF JSON_VALID(document) THEN
+        CALL jobs__read_plain(document, scope, now);
+        -- Every key is followed by a colon. Where there are more of them than members that the engine knows of, a key is unknown or is
+        -- there twice. (A text that begins with a colon counts too, and costs no more than a second look.)
+        SET hidden = REPLACE(REPLACE(document, '\\\\', '..'), '\\"', '..');
+        SELECT COALESCE(SUM(i.enters), 0), COALESCE(SUM(i.odd), 0) INTO members, odds FROM jobs__incoming i;
+        IF odds > 0 OR members <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
+            IF odds = 0 THEN
+                UPDATE jobs__incoming i SET i.odd = TRUE;
+            END IF;
+            CALL jobs__read_odds(document, scope);
+        END IF;
+    ELSE
+        CALL jobs__split(document, hidden);
+        CALL jobs__id_prefix(prefix);
+        WHILE hidden <> '' DO
+            SET number = number + 1;
+            INSERT INTO jobs__incoming (n, odd, id)
+            VALUES (number, TRUE, CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + number), 4)), '-', LOWER(RIGHT(HEX(8388608 + number), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10)));
+            SET hidden = SUBSTRING(hidden, CHAR_LENGTH(SUBSTRING_INDEX(hidden, CHAR(1 USING utf8mb4), 1)) + 2);
+        END WHILE;
+        CALL jobs__read_odds(document, scope);
+    END IF;
+
+    SELECT MIN(i.n) INTO first
+      FROM jobs__incoming i
+      LEFT JOIN jobs_definitions d ON d.name = i.name
+     WHERE d.name IS NULL;
+    IF first IS NOT NULL THEN
+        SELECT i.name INTO unknown FROM jobs__incoming i WHERE i.n = first;
+        CALL jobs__refuse_undefined(unknown, CONCAT('jobs[', first - 1, '].name'));
+    END IF;
+    UPDATE jobs__incoming i SET i.enters = TRUE;
+END//
+
+-- The definitions that the jobs have, read without a lock, which INSERT … SELECT would take.
+DROP PROCEDURE IF EXISTS jobs__definitions_met//
+CREATE PROCEDURE jobs__definitions_met(OUT met LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE one LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE ended BOOLEAN DEFAULT FALSE;
+    DECLARE definitions CURSOR FOR
+        SELECT JSON_OBJECT('name', d.name, 'queue', d.queue, 'priority', d.priority, 'max_attempts', d.max_attempts, 'timeout_ms', d.timeout_ms,
+                           'bound', d.concurrency_group, 'path', d.concurrency_key)
+          FROM jobs_definitions d
+         WHERE EXISTS (SELECT 1 FROM jobs__incoming i WHERE i.name = d.name);
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+    SET met = '';
+    OPEN definitions;
+    FETCH definitions INTO one;
+    WHILE NOT ended DO
+        SET met = CONCAT(met, ',', one);
+        FETCH definitions INTO one;
+    END WHILE;
+    CLOSE definitions;
+    SET met = CONCAT('[', SUBSTRING(met, 2), ']');
+END//
+
+-- Give the jobs their buckets: set-wise where args are flat and plain, one by one where they are not.
+DROP PROCEDURE IF EXISTS jobs__assign_buckets//
+CREATE PROCEDURE jobs__assign_buckets(definitions LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE number INT;
+    DECLARE bound, path VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE given LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE bucket VARBINARY(2284);
+    DECLARE ended BOOLEAN DEFAULT FALSE;
+    DECLARE limited CURSOR FOR
+        SELECT i.n, d.bound, d.path, i.args
+          FROM jobs__incoming i
+          JOIN JSON_TABLE(definitions, '$[*]' COLUMNS (
+                   name VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.name', bound VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.bound',
+                   path VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.path')) AS d ON d.name COLLATE utf8mb4_bin = i.name
+         WHERE d.bound IS NOT NULL
+           AND i.bucket IS NULL;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+
+    UPDATE jobs__incoming i
+      JOIN JSON_TABLE(definitions, '$[*]' COLUMNS (
+               name VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.name', bound VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.bound',
+               path VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.path')) AS d ON d.name COLLATE utf8mb4_bin = i.name
+       SET i.bucket = CASE WHEN d.path IS NULL THEN d.bound
+                           WHEN REGEXP_SUBSTR(i.args, CONCAT('"', d.path, '"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+"[^"]{0,380}"')) <> ''
+                           THEN CONCAT(d.bound, ':', SUBSTRING_INDEX(SUBSTRING_INDEX(REGEXP_SUBSTR(i.args, CONCAT('"', d.path, '"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+"[^"]{0,380}"')), '"', -2), '"', 1))
+                           WHEN REGEXP_SUBSTR(i.args, CONCAT('"', d.path, '"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+[-+.0-9a-zE]{1,380}(?=[,} \\t\\n\\r])')) <> ''
+                           THEN CONCAT(d.bound, ':', REGEXP_SUBSTR(REGEXP_SUBSTR(i.args, CONCAT('"', d.path, '"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+[-+.0-9a-zE]{1,380}(?=[,} \\t\\n\\r])')), '[-+.0-9a-zE]++\\z')) END
+     WHERE d.bound IS NOT NULL
+       AND (d.path IS NULL
+            OR d.path REGEXP '^[A-Za-z0-9_-]++\\z'
+               AND i.args REGEXP '^[^\\\\\\[{]*+\\{[^\\\\\\[{]*+\\z'
+               AND LENGTH(i.args) - LENGTH(REPLACE(i.args, CONCAT('"', d.path, '"'), '')) = LENGTH(d.path) + 2);
+
+    OPEN limited;
+    FETCH limited INTO number, bound, path, given;
+    WHILE NOT ended DO
+        CALL jobs__bucket(bound, path, given, bucket);
+        UPDATE jobs__incoming i SET i.bucket = bucket WHERE i.n = number;
+        FETCH limited INTO number, bound, path, given;
+    END WHILE;
+    CLOSE limited;
+END//
+
+-- Of jobs that have keys or whose ids are there already: which go in, and what the others are answered. Each turn decides on the first of
+-- each id; one whose key is held leaves its place to the next of that id.
+DROP PROCEDURE IF EXISTS jobs__choose_incoming//
+CREATE PROCEDURE jobs__choose_incoming(now DATETIME(6))
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE number INT;
+    DECLARE job, holder CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE unique_key VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE kept VARCHAR(12) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE numbers LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE ended BOOLEAN DEFAULT FALSE;
+    DECLARE keyed CURSOR FOR
+        SELECT i.n, i.id, i.unique_key, i.kept
+          FROM jobs__incoming i
+         WHERE i.enters
+           AND i.answer IS NULL
+           AND i.unique_key IS NOT NULL
+         ORDER BY CAST(i.unique_key AS BINARY), i.n;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+
+    SELECT JSON_ARRAYAGG(i.n) INTO numbers FROM jobs__incoming i STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = i.id;
+    UPDATE jobs__incoming i
+      JOIN JSON_TABLE(numbers, '$[*]' COLUMNS (n INT PATH '$')) AS p ON p.n = i.n
+       SET i.enters = FALSE, i.answer = i.id;
+    UPDATE jobs__incoming i SET i.enters = FALSE;
+
+    turns: LOOP
+        SELECT JSON_ARRAYAGG(f.n) INTO numbers
+          FROM (SELECT MIN(i.n) AS n FROM jobs__incoming i WHERE i.answer IS NULL GROUP BY i.id) AS f;
+        IF numbers IS NULL THEN
+            LEAVE turns;
+        END IF;
+        UPDATE jobs__incoming i
+          JOIN JSON_TABLE(numbers, '$[*]' COLUMNS (n INT PATH '$')) AS p ON p.n = i.n
+           SET i.enters = TRUE;
+
+        SET ended = FALSE;
+        OPEN keyed;
+        FETCH keyed INTO number, job, unique_key, kept;
+        WHILE NOT ended DO
+            CALL jobs__take_key(unique_key, job, kept, now, holder);
+            UPDATE jobs__incoming i SET i.answer = holder, i.enters = (holder = job) WHERE i.n = number;
+            SET ended = FALSE;
+            FETCH keyed INTO number, job, unique_key, kept;
+        END WHILE;
+        CLOSE keyed;
+        UPDATE jobs__incoming i SET i.answer = i.id WHERE i.enters AND i.answer IS NULL;
+
+        SELECT JSON_ARRAYAGG(o.n) INTO numbers
+          FROM (SELECT i.n, i.answer, MAX(i.enters) OVER (PARTITION BY i.id) AS entered FROM jobs__incoming i) AS o
+         WHERE o.answer IS NULL
+           AND o.entered;
+        UPDATE jobs__incoming i
+          JOIN JSON_TABLE(numbers, '$[*]' COLUMNS (n INT PATH '$')) AS p ON p.n = i.n
+           SET i.answer = i.id;
+    END LOOP;
+END//
+
+-- Count the jobs in at the doors of their batches, in the order of these.
+DROP PROCEDURE IF EXISTS jobs__join_batches//
+CREATE PROCEDURE jobs__join_batches()
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE batch CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE number INT;
+    DECLARE ended BOOLEAN DEFAULT FALSE;
+    DECLARE batches CURSOR FOR
+        SELECT i.batch_id, COUNT(*) FROM jobs__incoming i WHERE i.enters AND i.batch_id IS NOT NULL GROUP BY i.batch_id ORDER BY i.batch_id;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+    OPEN batches;
+    FETCH batches INTO batch, number;
+    WHILE NOT ended DO
+        CALL jobs__join_batch(batch, number);
+        SET ended = FALSE;
+        FETCH batches INTO batch, number;
+    END WHILE;
+    CLOSE batches;
+END//
+
+DROP PROCEDURE IF EXISTS jobs__insert_incoming//
+CREATE PROCEDURE jobs__insert_incoming(definitions LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6), OUT repeated BOOLEAN)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE CONTINUE HANDLER FOR 1062 SET repeated = TRUE;
+    SET repeated = FALSE;
+    INSERT INTO jobs (id, name, queue, state, priority, run_at, bucket, max_attempts, timeout_ms, unique_key, tenant, batch_id, enqueued_at, args, meta)
+    SELECT i.id, i.name, COALESCE(i.queue, d.queue), IF(i.run_at > now, 'scheduled', 'pending'), COALESCE(i.priority, d.priority), i.run_at, i.bucket,
+           COALESCE(i.max_attempts, d.max_attempts), COALESCE(i.timeout_ms, d.timeout_ms), i.unique_key, i.tenant, i.batch_id, now, i.args, i.meta
+      FROM jobs__incoming i
+      JOIN JSON_TABLE(definitions, '$[*]' COLUMNS (
+               name VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.name', queue VARCHAR(190) CHARACTER SET utf8mb4 PATH '$.queue', priority INT PATH '$.priority',
+               max_attempts INT PATH '$.max_attempts', timeout_ms BIGINT PATH '$.timeout_ms')) AS d ON d.name COLLATE utf8mb4_bin = i.name
+     WHERE i.enters
+     ORDER BY i.n;
+END//
+
+DROP PROCEDURE IF EXISTS jobs_enqueue_many//
+CREATE PROCEDURE jobs_enqueue_many(jobs LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE scope, definitions LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE moment DATETIME(6);
+    DECLARE special INT;
+    DECLARE alone, repeated BOOLEAN;
+
+    BEGIN
+        DECLARE EXIT HANDLER FOR SQLEXCEPTION
+        BEGIN
+            CALL jobs__undo(alone);
+            DROP TEMPORARY TABLE IF EXISTS jobs__incoming;
+            RESIGNAL;
+        END;
+        CALL jobs__scope(scope);
+        SELECT c.now INTO moment FROM jobs_clock c;
+        CALL jobs__begin(alone);
+        CALL jobs__read_jobs(jobs, scope, moment);
+        CALL jobs__definitions_met(definitions);
+        CALL jobs__assign_buckets(definitions);
+
+        SELECT COUNT(i.unique_key) + COUNT(i.batch_id) INTO special FROM jobs__incoming i;
+        SET repeated = special > 0;
+        IF NOT repeated THEN
+            CALL jobs__insert_incoming(definitions, moment, repeated);
+        END IF;
+        IF repeated THEN
+            CALL jobs__choose_incoming(moment);
+            CALL jobs__join_batches();
+            CALL jobs__insert_incoming(definitions, moment, repeated);
+            IF repeated THEN  -- an id went in elsewhere at this very moment: it will be found when the call is made again
+                SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'a job of the same id was enqueued elsewhere meanwhile; try again';
+            END IF;
+        END IF;
+        CALL jobs__end(alone);
+    END;
+    SELECT i.n - 1 AS `position`, COALESCE(i.answer, i.id) AS id, i.enters AS inserted FROM jobs__incoming i ORDER BY i.n;
+    DROP TEMPORARY TABLE jobs__incoming;
+END//
