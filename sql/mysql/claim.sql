@@ -205,7 +205,7 @@ BEGIN
     END LOOP;
 END//
 
--- The buckets of one lane and priority that have room, from a random place on the ring of buckets round to it again, no more than
+-- The buckets of one lane and priority that have room, from a place on the ring of buckets round to it again, no more than
 -- are asked for. A bucket without room costs one probe, however many jobs wait in it. `met` names the bucket of each job that was
 -- picked before. Answered is a text: 16 digits of the place on the ring and 10 of the room for each bucket.
 DROP PROCEDURE IF EXISTS jobs__walk_ring//
@@ -303,7 +303,8 @@ BEGIN
     END WHILE;
 END//
 
--- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any.
+-- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any. The session remembers in
+-- @jobs_turns how far it has got on the ring of each lane, and goes on from there; a new one starts at a random place.
 DROP PROCEDURE IF EXISTS jobs__pick_limited//
 CREATE PROCEDURE jobs__pick_limited(
     queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT,
@@ -311,11 +312,18 @@ CREATE PROCEDURE jobs__pick_limited(
 SQL SECURITY DEFINER
 BEGIN
     DECLARE queue, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
-    DECLARE origin VARBINARY(8) DEFAULT LEFT(UNHEX(SHA2(RAND(), 256)), 8);
+    DECLARE turns LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT COALESCE(@jobs_turns, '{}');
+    DECLARE lane VARCHAR(70) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE origin VARBINARY(8);
     DECLARE picks LONGTEXT CHARACTER SET ascii DEFAULT '[]';
     SET number = 0;
     CALL jobs__next_lane('limited', queues, name_list, paused, queue, name);
     WHILE queue IS NOT NULL DO
+        SET lane = CONCAT('$.l', SHA2(CONCAT(queue, CHAR(0), name), 256));
+        SET origin = UNHEX(JSON_UNQUOTE(JSON_EXTRACT(turns, lane)));
+        IF origin IS NULL THEN
+            SET origin = LEFT(UNHEX(SHA2(RAND(), 256)), 8), turns = JSON_SET(turns, lane, HEX(origin));
+        END IF;
         CALL jobs__pick_of_lane(queue, name, origin, most, picks);
         CALL jobs__next_lane('limited', queues, name_list, paused, queue, name);
     END WHILE;
@@ -330,6 +338,14 @@ BEGIN
                  WHERE r.turn <= r.room
                  ORDER BY r.priority, r.turn, r.run_at, r.id
                  LIMIT most) AS c;
+        -- In each lane the bucket that came last on the way round.
+        SELECT JSON_MERGE_PATCH(turns, JSON_OBJECTAGG(t.lane, t.place)) INTO turns
+          FROM (SELECT l.lane, SUBSTRING(MAX(CONCAT(HEX(l.ring) <= COALESCE(JSON_UNQUOTE(JSON_EXTRACT(turns, CONCAT('$.', l.lane))), ''), HEX(l.ring))), 2) AS place
+                  FROM (SELECT STRAIGHT_JOIN j.ring, CONCAT('l', SHA2(CONCAT(j.queue, CHAR(0), j.name), 256)) AS lane
+                          FROM JSON_TABLE(picked, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+                          JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id) AS l
+                 GROUP BY l.lane) AS t;
+        SET @jobs_turns = turns;
     END IF;
 END//
 
