@@ -202,8 +202,8 @@ class MysqlEngine:
         self.url = url
         self.end = end
         self.connection = mysql.connect(url("mysql"))
-        version: str = self.connection.get_server_info()
-        self.name = f"{dialect}-{version.partition('-')[0]}"
+        [self.version] = self.connection.execute("SELECT version()").fetchone()
+        self.name = f"{dialect}-{self.version.partition('-')[0]}"
         self.handed_out: str | None = None
         self.numbers = itertools.count()
 
@@ -245,7 +245,7 @@ class MysqlEngine:
             "innodb_buffer_pool_size",
         )
         rows = self.connection.execute(f"SHOW VARIABLES WHERE variable_name IN {told}").fetchall()
-        return {"version": self.connection.get_server_info()} | dict(rows)
+        return {"version": self.version} | dict(rows)
 
     def close(self) -> None:
         self._drop()
@@ -282,7 +282,7 @@ class DurablePostgresql(_OnDisk, postgresql.LocalServer):
 
 
 class DurableMysql(_OnDisk, mysql.LocalServer):
-    settings = MANY_CONNECTIONS | {"mysqlx": "OFF"}
+    settings = MANY_CONNECTIONS | {"mysqlx": "OFF", "secure-file-priv": ""}
 
 
 class DurableMariadb(_OnDisk, mariadb.LocalServer):

@@ -10,6 +10,8 @@ from typing import Any
 
 import matplotlib
 
+from benchmarks.catalogue import ALL
+
 matplotlib.use("Agg")  # to files; there may be no screen
 
 from matplotlib import pyplot
@@ -17,6 +19,7 @@ from matplotlib import pyplot
 Row = dict[str, Any]
 
 PERCENTILES = ("p50", "p95", "p99")
+COLOURS = dict(zip(dict.fromkeys(peer.name for peer in ALL), matplotlib.colormaps["tab20"].colors, strict=False))
 
 
 def main(folder: Path) -> None:
@@ -51,7 +54,7 @@ def _bars(rows: Sequence[Row], title: str, group: str, value: str) -> Any:
     for place, peer in enumerate(peers):
         found = {row[group]: row[value] for row in rows if row["peer"] == peer}
         at = [number + (place - (len(peers) - 1) / 2) * width for number, each in enumerate(groups) if each in found]
-        axes.bar(at, [found[each] for each in groups if each in found], width, label=peer)
+        axes.bar(at, [found[each] for each in groups if each in found], width, label=peer, color=COLOURS[peer])
     axes.set_xticks(range(len(groups)), groups)
     axes.set_yscale("log")
     return _finished(figure, axes, title)
@@ -63,7 +66,8 @@ def _lines_over_time(rows: Sequence[Row], database: str) -> Any:
     for row in rows:
         rates = [*row["series_before"], *row["series"]]
         start = -len(row["series_before"])
-        axes.plot([(start + place + 0.5) * row["interval"] for place in range(len(rates))], rates, label=row["peer"])
+        moments = [(start + place + 0.5) * row["interval"] for place in range(len(rates))]
+        axes.plot(moments, rates, label=row["peer"], color=COLOURS[row["peer"]])
     axes.axvline(0, color="grey", linestyle=":")
     axes.set_xlabel("seconds since another session began its transaction")
     axes.set_ylim(bottom=0)
@@ -74,7 +78,7 @@ def _growth(rows: Sequence[Row], sweep: str, database: str) -> Any:
     figure, axes = pyplot.subplots(figsize=(6, 4))
     for peer in dict.fromkeys(row["peer"] for row in rows):
         points = [(row["at"], row["rate"]) for row in rows if row["peer"] == peer]
-        axes.plot(*zip(*points, strict=True), marker="o", label=peer)
+        axes.plot(*zip(*points, strict=True), marker="o", label=peer, color=COLOURS[peer])
     axes.set_xscale("log")
     axes.set_ylim(bottom=0)
     axes.set_xlabel(sweep.partition("-")[2])

@@ -10,10 +10,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import machine
 from benchmarks.catalogue import ALL
 from benchmarks.environments import TESTS, Unavailable, python_with
-from benchmarks.run import Key, Outcome, Plan, Result
+from benchmarks.run import Key, Outcome, Result
 from benchmarks.workloads import TITLES
 
 MATPLOTLIB = ("matplotlib==3.10.9",)
@@ -21,15 +20,12 @@ MATPLOTLIB = ("matplotlib==3.10.9",)
 Row = dict[str, Any]
 
 
-def write(outcome: Outcome, out: Path, plan: Plan) -> None:
-    """``results.jsonl``, ``machine.json``, ``report.md`` and the plots, into ``out``."""
+def write(outcome: Outcome, described: dict[str, str], out: Path, home: Path, python: Path) -> None:
+    """``results.jsonl``, ``report.md`` and the plots, into ``out``."""
     rows = list(summary(outcome.results))
     _write_lines(out / "results.jsonl", rows)
-    described = machine.describe(plan.python)
-    told = {"machine": described, "databases": outcome.settings}
-    (out / "machine.json").write_text(json.dumps(told, indent=2) + "\n")
     page = "\n".join(render(rows, outcome, described))
-    (out / "report.md").write_text(page + "\n" + draw(out, plan) + "\n")
+    (out / "report.md").write_text(page + "\n" + draw(out, home, python) + "\n")
     print(page)
 
 
@@ -137,15 +133,15 @@ def _remarks(rows: Sequence[Row], outcome: Outcome, database: str) -> Iterator[s
     yield ""
 
 
-def draw(out: Path, plan: Plan) -> str:
+def draw(out: Path, home: Path, python: Path) -> str:
     """The plots, by matplotlib in an environment of its own; what to write of them."""
     try:
-        python = python_with("plots", MATPLOTLIB, plan.home, plan.python)
+        interpreter = python_with("plots", MATPLOTLIB, home, python)
     except Unavailable as error:
         return f"No plots: matplotlib {error}"
     done = subprocess.run(
-        [str(python), "-m", "benchmarks.plots", str(out)],
-        env={"PYTHONPATH": str(TESTS), "MPLCONFIGDIR": str(out / "logs"), "PATH": ""},
+        [str(interpreter), "-m", "benchmarks.plots", str(out)],
+        env={"PYTHONPATH": str(TESTS), "MPLCONFIGDIR": str(home), "PATH": ""},
         capture_output=True,
         text=True,
         check=False,

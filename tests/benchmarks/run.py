@@ -54,6 +54,15 @@ class Result:
     cell: Cell | None = None
     reason: str | None = None
 
+    @classmethod
+    def of(cls, row: dict[str, Any], earlier: int) -> Result:
+        """What ``row`` made a row of; its round counts after those of ``earlier`` ones."""
+        key = Key(row["workload"], row["database"], row["peer"], row.get("at"))
+        if "reason" in row:
+            return cls(key, row["round"] + earlier, reason=row["reason"])
+        cell = Cell(row["rate"], row["figures"], tuple(row["mistakes"]), tuple(row["notes"]))
+        return cls(key, row["round"] + earlier, cell)
+
     def row(self) -> dict[str, Any]:
         row = self.key._asdict() | {"round": self.round, "reason": self.reason}
         return {name: value for name, value in row.items() if value is not None} | (
@@ -75,6 +84,27 @@ class Outcome:
         return [each for each in self.results if each.key.peer == "pyjobs" and each.cell and each.cell.mistakes]
 
 
+def note(outcome: Outcome, machine: dict[str, str], out: Path) -> None:
+    """Write ``machine.json``: what it is measured on, and who cannot take part."""
+    absent = [(*key, reason) for key, reason in outcome.absent.items()]
+    told = {"machine": machine, "databases": outcome.settings, "absent": absent}
+    (out / "machine.json").write_text(json.dumps(told, indent=2) + "\n")
+
+
+def read(folders: Sequence[Path]) -> tuple[Outcome, dict[str, str]]:
+    """What earlier runs have measured, as if it had been one, and the machine it was measured on."""
+    outcome, machine = Outcome(), dict[str, str]()
+    for folder in folders:
+        earlier = max((result.round for result in outcome.results), default=0)
+        lines = (folder / "rounds.jsonl").read_text().splitlines()
+        outcome.results.extend(Result.of(json.loads(line), earlier) for line in lines)
+        told = json.loads((folder / "machine.json").read_text())
+        machine |= told["machine"]
+        outcome.settings.update(told["databases"])
+        outcome.absent.update(((database, peer), reason) for database, peer, reason in told["absent"])
+    return outcome, machine
+
+
 @dataclass(frozen=True)
 class Step:
     """One thing to measure: a workload, or a point of a sweep."""
@@ -84,12 +114,14 @@ class Step:
     at: int | None = None
 
 
-def measure(plan: Plan, out: Path, stack: ExitStack) -> Outcome:
-    """Everything, each result written to ``rounds.jsonl`` as soon as it is there."""
+def measure(plan: Plan, machine: dict[str, str], out: Path, stack: ExitStack) -> Outcome:
+    """Everything, each result written to ``rounds.jsonl`` as soon as it is there: of a run that was ended early, what
+    it had measured can still be read."""
     outcome = Outcome()
     engines = [stack.enter_context(closing(open_engine(url))) for url in plan.databases]
     cases = [case for engine in engines for case in _cases(plan, engine, out, outcome)]
     outcome.settings.update((engine.name, engine.settings()) for engine in engines)
+    note(outcome, machine, out)
     file = stack.enter_context((out / "rounds.jsonl").open("w"))
     for number in range(1, plan.rounds + 1):
         for step in _steps(plan, number):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -106,6 +107,15 @@ def test_the_report_tells_ratios_mistakes_and_reasons() -> None:
         "cannot be installed",
     ):
         assert told in page
+
+
+def test_a_result_is_read_as_it_was_written() -> None:
+    for result in (
+        Result(Key("W3", "sqlite", "pyjobs"), 1, Cell(500.0, {"first_ms": 3.5}, ("1 twice (such as 3)",), ("late",))),
+        Result(Key("W5", "sqlite", "pyjobs"), 1, Cell(None, {"p50": 1.5})),
+        Result(Key("sweep-queues", "sqlite", "floor", 10), 1, reason="has no queues"),
+    ):
+        assert Result.of(json.loads(json.dumps(result.row())), 0) == result
 
 
 def test_a_reason_names_no_places() -> None:

@@ -19,7 +19,7 @@ from benchmarks.records import Executions
 
 WARM_UP = 40_000_000  # the number of a job that only shows that a worker is up
 LATER = 10_000_000  # numbers of jobs that are not to run
-CHUNK = 10_000  # jobs enqueued by one call, where there are a million
+CHUNK = 2_000  # jobs enqueued by one call, where there are a million
 
 
 @dataclass(frozen=True)
