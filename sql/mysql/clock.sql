@@ -105,7 +105,7 @@ BEGIN
     IF NOT valid AND document NOT REGEXP '[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f]' THEN
         SET body = document;
         CALL jobs__replace_all(body, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~');
-        CALL jobs__replace_all(body, '"[^"\\\\\\x00-\\x1f]*+"', CHAR(2 USING utf8mb4));
+        CALL jobs__replace_all(body, '"[^"\\\\\\x00-\\x1f]*"', CHAR(2 USING utf8mb4));
         CALL jobs__replace_all(body, '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0');
         SET body = REPLACE(REPLACE(REPLACE(REPLACE(body, ' ', ''), '\t', ''), '\n', ''), '\r', '');
         IF body NOT REGEXP '[^\\]\\[{},:0\\x02]' THEN
@@ -149,16 +149,16 @@ BEGIN
     SET inner_part = REGEXP_REPLACE(document, '^[ \\t\\n\\r]*+[\\[{][ \\t\\n\\r]*+|[ \\t\\n\\r]*+[\\]}][ \\t\\n\\r]*+\\z', '');
     SET inner_part = REPLACE(REPLACE(inner_part, '\\\\', CHAR(2 USING utf8mb4)), '\\"', CHAR(3 USING utf8mb4));
     SET brackets = inner_part;
-    CALL jobs__replace_all(brackets, '"[^"]*+"|[^"\\[\\]{}]++', '');
+    CALL jobs__replace_all(brackets, '"[^"]*"|[^"\\[\\]{}]+', '');
     SET nested = '';
     WHILE brackets <> '' DO
         SET brackets = REPLACE(REPLACE(REPLACE(brackets, '[]', '.'), '{}', '.'), '.', '');
-        SET nested = CONCAT('|[\\[{](?:[^"\\[\\]{}]++|"[^"]*+"', nested, ')*+[\\]}]');
+        SET nested = CONCAT('|[\\[{](?:[^"\\[\\]{}]+|"[^"]*"', nested, ')*+[\\]}]');
     END WHILE;
     SET pieces = inner_part;
     CALL jobs__replace_all(
         pieces,
-        CONCAT('\\G((?:[^"\\[\\]{},]++|"[^"]*+"', nested, ')++),'),
+        CONCAT('\\G((?:[^"\\[\\]{},]+|"[^"]*"', nested, ')++),'),
         CONCAT(IF(VERSION() LIKE '%MariaDB%', '\\1', '$1'), CHAR(1 USING utf8mb4)));
     SET pieces = REPLACE(REPLACE(pieces, CHAR(3 USING utf8mb4), '\\"'), CHAR(2 USING utf8mb4), '\\\\');
 END//
@@ -180,7 +180,7 @@ SQL SECURITY DEFINER
 BEGIN
     DECLARE unkept BOOLEAN;
     CALL jobs__next_piece(pieces, value);
-    SET member = REGEXP_SUBSTR(value, '^"(?:[^"\\\\]++|\\\\.)*+"');
+    SET member = REGEXP_SUBSTR(value, '^"(?:[^"\\\\]+|\\\\.)*+"');
     SET value = REGEXP_REPLACE(SUBSTRING(value, CHAR_LENGTH(member) + 1), '^[ \\t\\n\\r]*+:[ \\t\\n\\r]*+', '');
     CALL jobs__is_unkept(member, unkept);
     IF NOT unkept THEN  -- such a key stays as it was written, and is none that is looked for
@@ -202,7 +202,7 @@ BEGIN
     IF document IS NOT NULL AND document <> '{}' THEN
         -- Nearly all are flat and without escapes: then this is all there is to be seen to, and a quote ends a text.
         SET plain = document REGEXP CONCAT(
-            '^\\{(?:[ \\t\\n\\r]*+"[^"\\\\\\x00-\\x1f]*+"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+(?:"[^"\\\\\\x00-\\x1f]*+"|-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+',
+            '^\\{(?:[ \\t\\n\\r]*+"[^"\\\\\\x00-\\x1f]*"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+(?:"[^"\\\\\\x00-\\x1f]*"|-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+',
             '|true|false|null)[ \\t\\n\\r]*+(?:,(?![ \\t\\n\\r]*+\\})|(?=\\}\\z)))*+\\}\\z');
         IF plain THEN
             SET pieces = SUBSTRING(document, 2);
@@ -215,7 +215,7 @@ BEGIN
         END IF;
         WHILE pieces <> '' AND pieces <> '}' DO
             IF plain THEN
-                SET value = REGEXP_SUBSTR(pieces, '"[^"]*+"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+(?:"[^"]*+"|[^",} \\t\\n\\r]++)');
+                SET value = REGEXP_SUBSTR(pieces, '"[^"]*"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+(?:"[^"]*"|[^",} \\t\\n\\r]++)');
                 SET pieces = SUBSTRING(pieces, LOCATE(value, pieces) + CHAR_LENGTH(value) + 1);
                 SET member = SUBSTRING_INDEX(SUBSTRING(value, 2), '"', 1);
                 SET value = REGEXP_REPLACE(SUBSTRING(value, CHAR_LENGTH(member) + 3), '^[ \\t\\n\\r]*+:[ \\t\\n\\r]*+', '');
@@ -301,7 +301,7 @@ BEGIN
         CALL jobs__refuse('PJ003', CONCAT(place, member, ' is not a list'), 'pass a JSON array of strings');
     END IF;
     CALL jobs__is_unkept(result, unkept);
-    IF unkept OR result NOT REGEXP '^\\[(?:[ \\t\\n\\r]*+"[^"\\\\]*+"[ \\t\\n\\r]*+(?:,|(?=\\]\\z)))*+\\]\\z' THEN
+    IF unkept OR result NOT REGEXP '^\\[(?:[ \\t\\n\\r]*+"[^"\\\\]*"[ \\t\\n\\r]*+(?:,|(?=\\]\\z)))*+\\]\\z' THEN
         CALL jobs__split(result, pieces);
         WHILE pieces <> '' DO
             CALL jobs__next_piece(pieces, piece);

@@ -382,7 +382,7 @@ BEGIN
                LEFT(CAST(t.j_name AS CHAR), 1) = '"' AND CHAR_LENGTH(t.name) BETWEEN 1 AND 190
                AND (t.h_args = 0 OR LEFT(CAST(t.j_args AS CHAR), 1) = '"' AND LENGTH(t.args) <= most AND JSON_VALID(t.args)
                     AND (NOT lax OR LENGTH(t.args) < 2000
-                         AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*+"', '0'),
+                         AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*"', '0'),
                                             '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
                AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z')
                AND (t.h_options = 0 OR LEFT(CAST(t.j_options AS CHAR), 1) = '{' AND t.h_meta + t.h_run_at = 0
@@ -588,7 +588,7 @@ BEGIN
      WHERE d.bound IS NOT NULL
        AND (d.path IS NULL
             OR d.path REGEXP '^[A-Za-z0-9_-]++\\z'
-               AND i.args REGEXP '^[^\\\\\\[{]*+\\{[^\\\\\\[{]*+\\z'
+               AND i.args REGEXP '^[^\\\\\\[{]*\\{[^\\\\\\[{]*\\z'
                AND LENGTH(i.args) - LENGTH(REPLACE(i.args, CONCAT('"', d.path, '"'), '')) = LENGTH(d.path) + 2);
 
     OPEN limited;
