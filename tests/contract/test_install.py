@@ -348,7 +348,7 @@ class TestVersions:
 
 
 class TestFailure:
-    NONSENSE = "CREATE VIEW jobs_broken AS SELECT nonsense FROM nowhere_at_all; SELECT * FROM jobs_broken;"
+    NONSENSE = "CREATE VIEW jobs_broken AS SELECT nonsense FROM nowhere_at_all;\nSELECT * FROM jobs_broken;"
 
     def test_of_a_routine_leaves_none(self, empty_database: Database, package: Package) -> None:
         package.append("sweep", self.NONSENSE)

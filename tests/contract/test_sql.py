@@ -22,7 +22,7 @@ pytestmark = pytest.mark.sql
 TOKEN = str(uuid4())
 ROOT = Path(__file__).parents[2]
 WHAT_ROUTINES_KEEP = """
-    SELECT routine_name, sql_mode, character_set_client, collation_connection, security_type, MD5(routine_definition)
+    SELECT routine_name, sql_mode, character_set_client, collation_connection, SHA2(routine_definition, 256)
       FROM information_schema.routines
      WHERE routine_schema = DATABASE()
      ORDER BY routine_name;
@@ -45,7 +45,8 @@ def mysql_client(database: Any, script: str) -> list[str]:
     parts = urlsplit(database.url)
     place = [f"--host={parts.hostname}", f"--port={parts.port or 3306}", f"--user={parts.username}", parts.path[1:]]
     password = [f"--password={unquote(parts.password)}"] if parts.password else []
-    return lines([program, "--no-defaults", "--batch", "--raw", "--skip-column-names", *password, *place], script)
+    how = ["--no-defaults", "--batch", "--raw", "--skip-column-names", "--comments"]
+    return lines([program, *how, *password, *place], script)
 
 
 def lines(command: list[str], script: str) -> list[str]:

@@ -151,7 +151,7 @@ class MysqlEngine:
         name = self._create()
         install.migrate(self.server.url(name))
         with self._connect(name) as connection:
-            return ";\n".join(_statements(connection))
+            return ";\n".join(_statements(connection)).replace(f"`{name}`.", "")  # MariaDB's views name the database
 
     def fresh(self, installed: bool) -> Database:
         template = self.template if installed else ""

@@ -113,12 +113,19 @@ def answers(url: str) -> bool:
     return True
 
 
+class Cursor(pymysql.cursors.Cursor):  # type: ignore[misc]
+    """One that answers a list, as those of the other databases do."""
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return list(super().fetchall())
+
+
 class Connection(pymysql.Connection):  # type: ignore[misc]
     """With the shorthand that the drivers of the other databases have."""
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         """Execute one statement; the cursor to read its rows from."""
-        cursor = self.cursor()
+        cursor = self.cursor(Cursor)
         cursor.execute(statement, values or None)
         return cursor
 
