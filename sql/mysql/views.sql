@@ -116,15 +116,13 @@ CREATE OR REPLACE VIEW jobs_orphans AS
      WHERE NOT EXISTS (
                SELECT 1
                  FROM jobs_workers w
-                CROSS JOIN jobs_clock c
-                WHERE w.live_until > c.now
+                WHERE w.live_until > (SELECT c.now FROM jobs_clock c)
                   AND COALESCE(JSON_TYPE(JSON_EXTRACT(w.info, '$.names')), 'NULL') <> 'ARRAY')
        AND NOT EXISTS (
                SELECT 1
                  FROM jobs_workers w
-                CROSS JOIN jobs_clock c
-                 JOIN JSON_TABLE(w.info, '$.names[*]' COLUMNS (name VARCHAR(190) CHARACTER SET utf8mb4 PATH '$')) AS n
-                WHERE w.live_until > c.now
+                 STRAIGHT_JOIN JSON_TABLE(w.info, '$.names[*]' COLUMNS (name VARCHAR(190) CHARACTER SET utf8mb4 PATH '$')) AS n
+                WHERE w.live_until > (SELECT c.now FROM jobs_clock c)
                   AND n.name COLLATE utf8mb4_bin = o.name)
 //
 
