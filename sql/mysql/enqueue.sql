@@ -345,7 +345,8 @@ BEGIN
         bucket        VARBINARY(2284),
         odd           BOOLEAN       NOT NULL DEFAULT FALSE,
         answer        CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
-        enters        BOOLEAN       NOT NULL DEFAULT FALSE
+        enters        BOOLEAN       NOT NULL DEFAULT FALSE,
+        known         INT
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 END//
 
@@ -360,7 +361,7 @@ BEGIN
     CALL jobs__setting('max_args_bytes', most);
     CALL jobs__id_prefix(prefix);
 
-    INSERT INTO jobs__incoming (n, id, name, args, queue, priority, max_attempts, timeout_ms, run_at, unique_key, kept, tenant, batch_id, enters, odd)
+    INSERT INTO jobs__incoming (n, id, name, args, queue, priority, max_attempts, timeout_ms, run_at, unique_key, kept, tenant, batch_id, known, odd)
     SELECT t.n,
            CASE WHEN t.id IS NULL THEN CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + t.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + t.n), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10))
                 WHEN t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.id) END,
@@ -375,7 +376,7 @@ BEGIN
            CASE WHEN t.unique_key IS NOT NULL THEN COALESCE(CASE WHEN t.unique_for IN ('active', 'row', 'ever') THEN t.unique_for END, 'active') END,
            LEFT(CASE WHEN t.h_tenant THEN t.tenant ELSE scope END, 190),
            CASE WHEN t.batch_id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.batch_id) END,
-           -- how many members the engine knows of this one: the number is compared with that of the text, below
+           -- how many members the engine knows of this one
            t.h_name + t.h_args + t.h_id + t.h_options + t.h_queue + t.h_priority + t.h_max_attempts + t.h_timeout_ms + t.h_delay_ms
                + t.h_unique_key + t.h_unique_for + t.h_tenant + t.h_batch_id,
            NOT COALESCE(
@@ -401,20 +402,20 @@ BEGIN
                FALSE)
       FROM JSON_TABLE(document, '$[*]' COLUMNS (
                n FOR ORDINALITY,
-               h_name INT EXISTS PATH '$.name', j_name JSON PATH '$.name', name LONGTEXT CHARACTER SET utf8mb4 PATH '$.name',
-               h_args INT EXISTS PATH '$.args', j_args JSON PATH '$.args', args LONGTEXT CHARACTER SET utf8mb4 PATH '$.args',
-               h_id INT EXISTS PATH '$.id', j_id JSON PATH '$.id', id VARCHAR(100) CHARACTER SET utf8mb4 PATH '$.id',
+               h_name INT EXISTS PATH '$.name', j_name JSON PATH '$.name', name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.name',
+               h_args INT EXISTS PATH '$.args', j_args JSON PATH '$.args', args LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.args',
+               h_id INT EXISTS PATH '$.id', j_id JSON PATH '$.id', id VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.id',
                h_options INT EXISTS PATH '$.options', j_options JSON PATH '$.options',
-               h_queue INT EXISTS PATH '$.options.queue', j_queue JSON PATH '$.options.queue', queue LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.queue',
+               h_queue INT EXISTS PATH '$.options.queue', j_queue JSON PATH '$.options.queue', queue LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.queue',
                h_priority INT EXISTS PATH '$.options.priority', j_priority JSON PATH '$.options.priority',
                h_max_attempts INT EXISTS PATH '$.options.max_attempts', j_max_attempts JSON PATH '$.options.max_attempts',
                h_timeout_ms INT EXISTS PATH '$.options.timeout_ms', j_timeout_ms JSON PATH '$.options.timeout_ms',
                h_delay_ms INT EXISTS PATH '$.options.delay_ms', j_delay_ms JSON PATH '$.options.delay_ms',
                h_run_at INT EXISTS PATH '$.options.run_at',
-               h_unique_key INT EXISTS PATH '$.options.unique_key', j_unique_key JSON PATH '$.options.unique_key', unique_key LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.unique_key',
-               h_unique_for INT EXISTS PATH '$.options.unique_for', j_unique_for JSON PATH '$.options.unique_for', unique_for LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.unique_for',
-               h_tenant INT EXISTS PATH '$.options.tenant', j_tenant JSON PATH '$.options.tenant', tenant LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.tenant',
-               h_batch_id INT EXISTS PATH '$.options.batch_id', j_batch_id JSON PATH '$.options.batch_id', batch_id LONGTEXT CHARACTER SET utf8mb4 PATH '$.options.batch_id',
+               h_unique_key INT EXISTS PATH '$.options.unique_key', j_unique_key JSON PATH '$.options.unique_key', unique_key LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.unique_key',
+               h_unique_for INT EXISTS PATH '$.options.unique_for', j_unique_for JSON PATH '$.options.unique_for', unique_for LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.unique_for',
+               h_tenant INT EXISTS PATH '$.options.tenant', j_tenant JSON PATH '$.options.tenant', tenant LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.tenant',
+               h_batch_id INT EXISTS PATH '$.options.batch_id', j_batch_id JSON PATH '$.options.batch_id', batch_id LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.batch_id',
                h_meta INT EXISTS PATH '$.options.meta')) AS t;
 END//
 
@@ -455,12 +456,13 @@ BEGIN
      WHERE i.n = number;
 END//
 
--- Read those that are odd, in their order.
+-- Read those that are odd, in their order. Every key is followed by a colon: where there are more of them than members that the engine knows of,
+-- a key is unknown or is there twice. (A text that begins with a colon counts too, and costs no more than this second look.)
 DROP PROCEDURE IF EXISTS jobs__read_odds//
 CREATE PROCEDURE jobs__read_odds(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE pieces, element LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE pieces, element, hidden LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE number INT DEFAULT 0;
     DECLARE is_odd BOOLEAN;
     BEGIN
@@ -472,7 +474,8 @@ BEGIN
         SET number = number + 1;
         CALL jobs__next_piece(pieces, element);
         SET is_odd = FALSE;
-        SELECT i.odd INTO is_odd FROM jobs__incoming i WHERE i.n = number;
+        SET hidden = REPLACE(REPLACE(element, '\\\\', '..'), '\\"', '..');
+        SELECT i.odd OR i.known <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 INTO is_odd FROM jobs__incoming i WHERE i.n = number;
         IF is_odd THEN
             CALL jobs__read_odd(number, element, scope);
         END IF;
@@ -499,14 +502,9 @@ BEGIN
     CALL jobs__make_room();
     IF JSON_VALID(document) THEN
         CALL jobs__read_plain(document, scope, now);
-        -- Every key is followed by a colon. Where there are more of them than members that the engine knows of, a key is unknown or is
-        -- there twice. (A text that begins with a colon counts too, and costs no more than a second look.)
         SET hidden = REPLACE(REPLACE(document, '\\\\', '..'), '\\"', '..');
-        SELECT COALESCE(SUM(i.enters), 0), COALESCE(SUM(i.odd), 0) INTO members, odds FROM jobs__incoming i;
+        SELECT COALESCE(SUM(i.known), 0), COALESCE(SUM(i.odd), 0) INTO members, odds FROM jobs__incoming i;
         IF odds > 0 OR members <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
-            IF odds = 0 THEN
-                UPDATE jobs__incoming i SET i.odd = TRUE;
-            END IF;
             CALL jobs__read_odds(document, scope);
         END IF;
     ELSE
