@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from pyjobs.install import ROUTINES
+from pyjobs.install import ROUTINES, migrate
 
 pytestmark = pytest.mark.sql
 
@@ -182,13 +182,15 @@ class TestMysqlClient:
         )
         assert mysql_client(database, "SELECT id FROM jobs_list;") == []
 
-    def test_the_files_can_be_sent_by_hand(self, empty_database: Any, database: Any) -> None:
+    def test_the_files_can_be_sent_by_hand(self, databases: Any, database_name: str, empty_database: Any) -> None:
         """Nothing but the stamp is missing of what ``pyjobs migrate`` installs."""
         tables = ROOT / "migrations" / "mysql" / "pyjobs-0001-tables.sql"
         files = [tables, *(ROOT / "sql" / "mysql" / f"{name}.sql" for name in ROUTINES)]
         mysql_client(empty_database, "".join(f"source {file}\n" for file in files))
 
-        by_hand, by_us = (mysql_client(each, WHAT_ROUTINES_KEEP) for each in (empty_database, database))
+        with databases.fresh(database_name, installed=False) as other:
+            migrate(other.url)
+            by_hand, by_us = (mysql_client(each, WHAT_ROUTINES_KEEP) for each in (empty_database, other))
         assert by_hand == by_us
 
 
