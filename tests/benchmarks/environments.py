@@ -42,7 +42,7 @@ def prepare(peer: Peer, home: Path, python: Path) -> Environment:
         return Environment(
             ("node", str(HERE / "host.mjs"), peer.adapter), {**os.environ, "BENCHMARK_PACKAGES": f"{folder}/"}
         )
-    interpreter = python_with(peer.name, peer.packages, home, python)
+    interpreter = python_with(peer.adapter, peer.packages, home, python)
     return Environment(
         (str(interpreter), "-m", "benchmarks.host", peer.adapter), {**os.environ, "PYTHONPATH": str(TESTS)}
     )
@@ -89,7 +89,7 @@ def _node(peer: Peer, home: Path) -> Path:
     node = shutil.which("node")
     if not node or not shutil.which("npm"):
         raise Unavailable("there is no node, or no npm")
-    folder = home / peer.name
+    folder = home / peer.adapter
     if not _has(folder, peer.packages):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

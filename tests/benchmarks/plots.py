@@ -19,7 +19,8 @@ from matplotlib import pyplot
 Row = dict[str, Any]
 
 PERCENTILES = ("p50", "p95", "p99")
-COLOURS = dict(zip(dict.fromkeys(peer.name for peer in ALL), matplotlib.colormaps["tab20"].colors, strict=False))
+PAIRS = matplotlib.colormaps["tab20"].colors  # each hue twice, deep and pale
+COLOURS = dict(zip(dict.fromkeys(peer.name for peer in ALL), [*PAIRS[::2], *PAIRS[1::2]], strict=False))
 
 
 def main(folder: Path) -> None:

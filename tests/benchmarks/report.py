@@ -120,7 +120,7 @@ def _remarks(rows: Sequence[Row], outcome: Outcome, database: str) -> Iterator[s
     for peer in ALL:
         own = [row for row in rows if row["peer"] == peer.name]
         if own and database.partition("-")[0] in peer.dialects:
-            packages = " ".join(package for package in peer.packages if re.search(r"\w(==|@)\d", package))
+            packages = " ".join(package for package in peer.packages if re.search(r".(==|@)\d", package))
             yield f"- **{peer.name}** ({packages or 'nothing installed'}): {peer.settings}."
             for row in own:
                 told = [row["reason"]] if "reason" in row else [*row["mistakes"], *row["notes"]]

@@ -126,4 +126,5 @@ def test_every_peer_has_its_adapter() -> None:
     peers = Path(__file__).parent / "peers"
     for peer in catalogue.ALL:
         assert (peers / f"{peer.adapter}.{'py' if peer.language == 'python' else 'mjs'}").is_file()
+        assert sum(each.adapter == peer.adapter for each in catalogue.ALL) == 1, "they would share an environment"
         assert not peer.without.keys() - {*WORKLOADS, "sweep-queues", "sweep-workers"}
