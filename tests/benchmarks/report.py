@@ -121,7 +121,7 @@ def _remarks(rows: Sequence[Row], outcome: Outcome, database: str) -> Iterator[s
         own = [row for row in rows if row["peer"] == peer.name]
         if own and database.partition("-")[0] in peer.dialects:
             packages = " ".join(package for package in peer.packages if re.search(r".(==|@)\d", package))
-            yield f"- **{peer.name}** ({packages or 'nothing installed'}): {peer.settings}."
+            yield f"- **{peer.name}** {f'({packages})' if packages else ''}: {peer.settings}.".replace(" :", ":")
             for row in own:
                 told = [row["reason"]] if "reason" in row else [*row["mistakes"], *row["notes"]]
                 at = f" at {row['at']:,}" if "at" in row else ""
