@@ -456,20 +456,28 @@ SQL SECURITY DEFINER
 claim: BEGIN
     DECLARE now DATETIME(6);
     DECLARE paused, unlimited, limited, picked, misplaced LONGTEXT CHARACTER SET ascii;
-    DECLARE number, number_limited, bounds INT;
+    DECLARE held, due, pauses, bounds, number, number_limited INT;
 
-    SELECT COUNT(*) INTO number FROM jobs j FORCE INDEX (jobs_held) WHERE j.token = token;
-    IF number > 0 THEN
+    -- One look at all that may be: most of it is not, and then costs no step of its own.
+    SELECT c.now,
+           (SELECT COUNT(*) FROM jobs j FORCE INDEX (jobs_held) WHERE j.token = token),
+           EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_due) WHERE j.due_at <= c.now),
+           EXISTS (SELECT 1 FROM jobs_paused p),
+           EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_lanes) WHERE j.stage = 'limited'),
+           EXISTS (SELECT 1 FROM jobs_definitions d FORCE INDEX (jobs_definitions_group) WHERE d.concurrency_group IS NOT NULL)
+      INTO now, held, due, pauses, number_limited, bounds
+      FROM jobs_clock c;
+    IF held > 0 THEN
         LEAVE claim;
     END IF;
-    SELECT c.now INTO now FROM jobs_clock c;
-    CALL jobs__promote(GREATEST(100, 2 * most), now, number);
-    SELECT COUNT(*) INTO number FROM jobs_paused p;
-    IF number > 0 THEN
+    IF due THEN
+        CALL jobs__promote(GREATEST(100, 2 * most), now, number);
+        SET number_limited = 1;  -- what was promoted may be limited
+    END IF;
+    IF pauses THEN
         SELECT JSON_ARRAYAGG(HEX(p.queue)) INTO paused FROM jobs_paused p;
     END IF;
     CALL jobs__pick_unlimited(queues, name_list, paused, most, unlimited, number);
-    SELECT COUNT(*) INTO number_limited FROM (SELECT j.id FROM jobs j FORCE INDEX (jobs_lanes) WHERE j.stage = 'limited' LIMIT 1) AS l;
     IF number_limited > 0 THEN
         CALL jobs__pick_limited(queues, name_list, paused, most, limited, number_limited);
     END IF;
@@ -478,7 +486,6 @@ claim: BEGIN
     END IF;
 
     SET picked = CASE WHEN number_limited = 0 THEN unlimited ELSE JSON_MERGE_PRESERVE(COALESCE(unlimited, '[]'), limited) END;
-    SELECT COUNT(*) INTO bounds FROM jobs_definitions d FORCE INDEX (jobs_definitions_group) WHERE d.concurrency_group IS NOT NULL;
     IF bounds + number_limited > 0 THEN
         CALL jobs__put_right(picked, misplaced);
     END IF;

@@ -254,7 +254,9 @@ SQL SECURITY DEFINER
 BEGIN
     DECLARE message LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     -- The holder may have let it go since.
-    SELECT CONCAT('the unique key ', JSON_QUOTE(j.unique_key), ' of the job ', j.id, ' is held by ', COALESCE(CONCAT('the job ', k.job_id), 'another job')) INTO message
+    SELECT CONCAT('the unique key ', JSON_QUOTE(j.unique_key), ' of the job ', CONVERT(j.id USING utf8mb4), ' is held by ',
+                  COALESCE(CONCAT('the job ', CONVERT(k.job_id USING utf8mb4)), 'another job'))
+      INTO message
       FROM jobs j
       LEFT JOIN jobs_keys k ON k.`key` = CAST(j.unique_key AS BINARY)
      WHERE j.id = job;
