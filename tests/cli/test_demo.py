@@ -117,3 +117,29 @@ class TestOnPostgresql:
         assert again.status == 0, again.out + again.err
         assert f"{demo.SCHEMA}_2" in again.out
         assert self.schemas(empty_database) == {demo.SCHEMA}
+
+
+@pytest.mark.databases("mysql")
+class TestOnMysql:
+    def databases(self, database: Database) -> set[str]:
+        with database.connect() as connection:
+            rows = connection.execute("SELECT schema_name FROM information_schema.schemata").fetchall()
+        return {row[0] for row in rows if row[0].startswith(demo.SCHEMA)}
+
+    def test_it_runs_in_a_database_of_its_own_which_goes_or_is_kept(
+        self, pyjobs: Pyjobs, empty_database: Database
+    ) -> None:
+        ran = pyjobs("demo", "--database", empty_database.url, "--keep")
+        assert ran.status == 0, ran.out + ran.err
+        assert ran.out.count("✓") == PROMISES
+        kept = empty_database.url.rpartition("/")[0] + f"/{demo.SCHEMA}"
+        assert f"pyjobs status --database {kept}" in ran.out.replace("'", "")
+        try:
+            assert Jobs(kept).stats().totals == {"done": demo_work.TOTAL - 1, "dead": 1}
+            again = pyjobs("demo", "--database", empty_database.url)
+            assert again.status == 0, again.out + again.err
+            assert f"{demo.SCHEMA}_2" in again.out
+            assert self.databases(empty_database) == {demo.SCHEMA}
+        finally:
+            with empty_database.connect() as connection:
+                connection.execute(f"DROP DATABASE {demo.SCHEMA}")

@@ -258,7 +258,7 @@ class Databases:
         self.missing = sorted(name for name in named if not self._match(name))
         chosen = {"sqlite"} | {self._match(name) for name in named - set(self.missing)}
         if chosen == {"sqlite"}:
-            chosen |= {self._match("postgresql")}
+            chosen |= {self._match(kind) for kind in SERVERS}
         self.chosen = [name for name in self.choices if name in chosen]
         self.running: dict[str, Engine] = {}
 
