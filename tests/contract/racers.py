@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 from uuid import UUID, uuid4
 
-from pyjobs.errors import JobRunning, UniqueKeyHeld
+from pyjobs.errors import JobRunning, StoreUnavailable, UniqueKeyHeld
 from pyjobs.records import ClaimRequest, Held, NewJob, Outcome
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
@@ -181,8 +181,16 @@ def rival(store: Store, lane: Lane) -> tuple[UUID, bool, bool]:
     """Enqueue under a key all rivals want. The first to get it rolls back: (id, inserted, committed)."""
     winner_seen = lane.shared
     connection = lane.database.connect()
-    connection.execute("BEGIN IMMEDIATE" if lane.database.dialect == "sqlite" else "BEGIN")
-    [answer] = store.join(connection).enqueue_many([NewJob("work", options={"unique_key": "k"})])
+    answer = None
+    while answer is None:
+        connection.execute("BEGIN IMMEDIATE" if lane.database.dialect == "sqlite" else "BEGIN")
+        try:
+            [answer] = store.join(connection).enqueue_many([NewJob("work", options={"unique_key": "k"})])
+        except StoreUnavailable:
+            if lane.database.dialect != "mysql":
+                raise
+            # Where an insert is rolled back that several wait for, InnoDB lets one of them in and gives up the others.
+            connection.execute("ROLLBACK")
     with winner_seen.get_lock():
         rolls_back = answer.inserted and not winner_seen.value
         winner_seen.value = winner_seen.value or answer.inserted
