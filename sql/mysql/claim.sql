@@ -23,27 +23,23 @@ CREATE PROCEDURE jobs__promote(most INT, now DATETIME(6), OUT promoted INT)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE due LONGTEXT CHARACTER SET ascii;
+    DECLARE reach INT DEFAULT most;
     SELECT COUNT(*) INTO promoted FROM (SELECT j.id FROM jobs j FORCE INDEX (jobs_due) WHERE j.due_at <= now LIMIT 1) AS d;
     IF promoted > 0 THEN
-        SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO due, promoted
-          FROM (SELECT STRAIGHT_JOIN j.id
-                  FROM (SELECT d.id
-                          FROM jobs d FORCE INDEX (jobs_due)
-                         WHERE d.due_at <= now
-                         ORDER BY d.due_at, d.id
-                         LIMIT most) AS d
-                  JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = d.id
-                 WHERE j.due_at <= now
-                   FOR UPDATE SKIP LOCKED) AS p;
-        IF promoted = 0 THEN  -- all of these are in somebody's hands: look past them
+        REPEAT  -- further on where all of these are in somebody's hands
             SELECT JSON_ARRAYAGG(p.id), COUNT(*) INTO due, promoted
-              FROM (SELECT j.id
-                      FROM jobs j FORCE INDEX (jobs_due)
+              FROM (SELECT STRAIGHT_JOIN j.id
+                      FROM (SELECT d.id
+                              FROM jobs d FORCE INDEX (jobs_due)
+                             WHERE d.due_at <= now
+                             ORDER BY d.due_at, d.id
+                             LIMIT reach) AS d
+                      JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = d.id
                      WHERE j.due_at <= now
-                     ORDER BY j.due_at, j.id
                      LIMIT most
                        FOR UPDATE SKIP LOCKED) AS p;
-        END IF;
+            SET reach = 10 * reach;
+        UNTIL promoted > 0 OR reach > 100 * most END REPEAT;
         UPDATE JSON_TABLE(due, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
                STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
            SET j.state = 'pending';
@@ -91,42 +87,11 @@ BEGIN
     END LOOP;
 END//
 
--- Unlimited work where the heads of all lanes that are wanted are locked by somebody who does not let go: lane after lane,
--- stepping over what is locked. This reads what is locked, and no lane waits for another.
-DROP PROCEDURE IF EXISTS jobs__pick_past_locked//
-CREATE PROCEDURE jobs__pick_past_locked(
-    queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT,
-    OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT)
-SQL SECURITY DEFINER
-BEGIN
-    DECLARE queue, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
-    DECLARE more LONGTEXT CHARACTER SET ascii;
-    DECLARE rest INT DEFAULT most;
-    SET picked = '[]';
-    lanes: LOOP
-        CALL jobs__next_lane('line', queues, name_list, paused, queue, name);
-        IF queue IS NULL OR rest = 0 THEN
-            LEAVE lanes;
-        END IF;
-        SELECT COALESCE(JSON_ARRAYAGG(p.id), '[]'), rest - COUNT(*) INTO more, rest
-          FROM (SELECT j.id
-                  FROM jobs j FORCE INDEX (jobs_lanes)
-                 WHERE j.stage = 'line'
-                   AND j.queue = queue
-                   AND j.name = name
-                 ORDER BY j.stage, j.queue, j.name, j.priority, j.ring, j.run_at, j.id
-                 LIMIT rest
-                   FOR UPDATE SKIP LOCKED) AS p;
-        SET picked = JSON_MERGE_PRESERVE(picked, more);
-    END LOOP;
-    SET number = most - rest;
-END//
-
 -- Unlimited work, locked, where the line is headed by work that is not for this claim: of each lane that is, its head.
 DROP PROCEDURE IF EXISTS jobs__pick_by_lanes//
 CREATE PROCEDURE jobs__pick_by_lanes(
     queues LONGTEXT CHARACTER SET ascii, name_list LONGTEXT CHARACTER SET ascii, paused LONGTEXT CHARACTER SET ascii, most INT, reach INT,
-    OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT)
+    OUT picked LONGTEXT CHARACTER SET ascii, OUT number INT, OUT seen INT)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE queue, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
@@ -159,9 +124,7 @@ BEGIN
              WHERE j.stage = 'line'
              LIMIT most
                FOR UPDATE SKIP LOCKED) AS p;
-    IF number = 0 AND heads <> '[]' THEN
-        CALL jobs__pick_past_locked(queues, name_list, paused, most, picked, number);
-    END IF;
+    SET seen = JSON_LENGTH(heads);
 END//
 
 -- Unlimited work, locked. The head of the line serves nearly every claim; a longer look is taken where others hold the first
@@ -198,7 +161,10 @@ BEGIN
         IF seen < reach THEN
             LEAVE look;
         ELSEIF reach = far THEN
-            CALL jobs__pick_by_lanes(queues, name_list, paused, most, far, picked, number);
+            REPEAT  -- further down the lanes where their heads are in somebody's hands
+                SET reach = far, far = 10 * far;
+                CALL jobs__pick_by_lanes(queues, name_list, paused, most, reach, picked, number, seen);
+            UNTIL number > 0 OR seen < reach OR far > 1000000 END REPEAT;
             LEAVE look;
         END IF;
         SET reach = far;
