@@ -9,6 +9,8 @@
 -- The usual call, where everything is done and nothing else is to do, is a look under the lock and one UPDATE. Any other goes the whole
 -- way, step by step over all its jobs at once. A key that a producer's open transaction has locked is not waited for: it is let go
 -- in jobs__loose_keys.
+--
+-- (LIMIT 1000000 keeps a derived table to itself. MariaDB would merge it, forget its STRAIGHT_JOIN, and lock all jobs on its way to one.)
 
 DELIMITER //
 
@@ -132,6 +134,7 @@ BEGIN
           FROM (SELECT STRAIGHT_JOIN k.key
                   FROM (SELECT UNHEX(t.code) AS code FROM JSON_TABLE(kept, '$[*]' COLUMNS (code VARCHAR(2048) CHARACTER SET ascii PATH '$')) AS t ORDER BY code LIMIT 1000000) AS p
                   JOIN jobs_keys k FORCE INDEX (PRIMARY) ON k.key = p.code
+                 LIMIT 1000000
                    FOR UPDATE SKIP LOCKED) AS f;
         IF number_free < number THEN
             INSERT INTO jobs__loose_keys (`key`, job_id)
@@ -292,6 +295,7 @@ BEGIN
                      ORDER BY id
                      LIMIT 1000000) AS o
               JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = o.id AND j.token = o.token
+             LIMIT 1000000
                FOR UPDATE) AS h;
     IF held = number AND other = 0 AND LOCATE('"kind"', said) = 0 THEN
         SELECT COUNT(*) INTO fleeting FROM jobs_definitions d WHERE d.keep_done_ms = 0;

@@ -4,6 +4,8 @@
 -- the work instead of waiting for one another, and nobody who works is waited for either. As in a claim, rows are read without locking
 -- and then locked by their primary key alone.
 -- A lost claim is settled like any failure, by the token that held it, so that whoever comes back late finds it taken.
+--
+-- (LIMIT 1000000 keeps a derived table to itself. MariaDB would merge it, forget its STRAIGHT_JOIN, and lock all jobs on its way to one.)
 
 DELIMITER //
 
@@ -27,6 +29,7 @@ BEGIN
                      LIMIT most) AS l
               JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = l.id
              WHERE j.lease_until < now
+             LIMIT 1000000
                FOR UPDATE SKIP LOCKED) AS p;
     SET rescued = 0, buried = 0;
     IF said IS NOT NULL THEN
@@ -51,6 +54,7 @@ BEGIN
                      ORDER BY i.bucket, i.slot
                      LIMIT most) AS i
               JOIN jobs_slots s FORCE INDEX (PRIMARY) ON s.bucket = i.bucket AND s.slot = i.slot AND s.token = i.token
+             LIMIT 1000000
                FOR UPDATE SKIP LOCKED) AS p;
     IF freed > 0 THEN
         DELETE s
@@ -77,6 +81,7 @@ BEGIN
               JOIN jobs_batches b FORCE INDEX (PRIMARY) ON b.id = s.id
              WHERE b.finished_at IS NULL
                AND b.done = b.total
+             LIMIT 1000000
                FOR UPDATE SKIP LOCKED) AS p;
     WHILE place < finished DO
         CALL jobs__finish_batch(JSON_UNQUOTE(JSON_EXTRACT(batches, CONCAT('$[', place, ']'))), now);
@@ -126,6 +131,7 @@ BEGIN
                           JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = e.id
                          WHERE j.ended = ended
                            AND j.finished_at <= now - INTERVAL keep_ms * 1000 MICROSECOND
+                         LIMIT 1000000
                            FOR UPDATE SKIP LOCKED) AS p;
                 IF number > 0 THEN
                     SET ids = JSON_MERGE_PRESERVE(ids, more), pruned = pruned + number;
@@ -155,6 +161,7 @@ BEGIN
                      ORDER BY f.finished_at
                      LIMIT most) AS f
               JOIN jobs_batches b FORCE INDEX (PRIMARY) ON b.id = f.id
+             LIMIT 1000000
                FOR UPDATE SKIP LOCKED) AS p;
     IF pruned > 0 THEN
         DELETE b
@@ -167,6 +174,7 @@ BEGIN
               FROM (SELECT g.id FROM jobs_workers g WHERE g.live_until <= now - INTERVAL 1 DAY LIMIT most) AS g
               JOIN jobs_workers w FORCE INDEX (PRIMARY) ON w.id = g.id
              WHERE w.live_until <= now - INTERVAL 1 DAY
+             LIMIT 1000000
                FOR UPDATE SKIP LOCKED) AS p;
     IF number > 0 THEN
         DELETE w
@@ -188,6 +196,7 @@ BEGIN
                          ORDER BY o.kept, o.since
                          LIMIT most) AS o
                   JOIN jobs_keys k FORCE INDEX (PRIMARY) ON k.key = o.key
+                 LIMIT 1000000
                    FOR UPDATE SKIP LOCKED) AS p;
         IF number > 0 THEN
             DELETE k
@@ -209,6 +218,7 @@ BEGIN
       FROM (SELECT STRAIGHT_JOIN k.key
               FROM (SELECT o.key, o.job_id FROM jobs__loose_keys o ORDER BY o.key LIMIT most) AS o
               JOIN jobs_keys k FORCE INDEX (PRIMARY) ON k.key = o.key AND k.job_id = o.job_id
+             LIMIT 1000000
                FOR UPDATE SKIP LOCKED) AS p;
     IF found IS NOT NULL THEN
         DELETE k
@@ -225,6 +235,7 @@ BEGIN
                      ORDER BY o.key
                      LIMIT most) AS o
               JOIN jobs__loose_keys l FORCE INDEX (PRIMARY) ON l.key = o.key
+             LIMIT 1000000
                FOR UPDATE SKIP LOCKED) AS p;
     IF found IS NOT NULL THEN
         DELETE l
