@@ -446,6 +446,8 @@ def _yoyo_mysql_url(url: str) -> str:
     others, and yoyo's second connection, from replacing it."""
     settings = mysql_url.settings(url)
     port = settings.pop("port", None)
+    if "password" in settings:  # PyMySQL would encode it as Latin-1, where servers expect UTF-8
+        settings["password"] = settings["password"].encode().decode("latin-1")
     options = {name: int(value) if isinstance(value, bool) else value for name, value in settings.items() if value}
     _, _, place = urlsplit(url).netloc.rpartition("@")
     path = f"/{settings['database']}"  # by which yoyo looks for its tables; it connects to the one among the options

@@ -474,11 +474,11 @@ def test_yoyo_is_given_the_user_and_the_password() -> None:
 @pytest.mark.parametrize("scheme", ["mysql", "mariadb"])
 def test_yoyo_is_given_what_pymysql_would_read(scheme: str) -> None:
     uri = parse_uri(
-        install.yoyo_url(f"{scheme}://me%40home:s%2F%40%3A@db:3307/my%20shop?ssl_ca=/ca.pem&ssl_disabled=0")
+        install.yoyo_url(f"{scheme}://me%40home:s%2F%40%C3%A9@db:3307/my%20shop?ssl_ca=/ca.pem&ssl_disabled=0")
     )
 
     assert (uri.scheme, uri.hostname, uri.port) == ("mysql", "db", 3307)
-    named = {"user": "me@home", "password": "s/@:", "host": "db", "database": "my shop"}
+    named = {"user": "me@home", "password": "s/@Ã©", "host": "db", "database": "my shop"}
     assert uri.args == named | {"autocommit": "1", "ssl_ca": "/ca.pem"}
 
 

@@ -66,6 +66,7 @@ class TestFastapi:
         assert "1 claimed: 1 done" in told
 
 
+@pytest.mark.databases("sqlite", "postgresql")  # which the shop's settings know
 @pytest.mark.parametrize("example", ["django_shop"], indirect=True)
 class TestDjango:
     def test_its_own_tests(self, example: Path, empty_database: Database) -> None:
