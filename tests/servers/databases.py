@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import psycopg
 import pymysql
-from pymysql.constants import CLIENT
 
 from pyjobs import install
 from servers import folders, mariadb, mysql, postgresql, process
@@ -146,18 +145,18 @@ class MysqlEngine:
         self.numbers = itertools.count()
 
     @cached_property
-    def template(self) -> str:
-        """What makes the installed database, in one message."""
+    def template(self) -> list[str]:
+        """The statements that make the installed database."""
         name = self._create()
         install.migrate(self.server.url(name))
         with self._connect(name) as connection:
-            return ";\n".join(_statements(connection)).replace(f"`{name}`.", "")  # MariaDB's views name the database
+            # MariaDB's views name the database.
+            return [statement.replace(f"`{name}`.", "") for statement in _statements(connection)]
 
     def fresh(self, installed: bool) -> Database:
-        template = self.template if installed else ""
+        template = self.template if installed else []
         name = self._create()
-        if template:
-            self._administer(f"USE `{name}`;\n{template}")
+        self._administer(f"USE `{name}`", *template)
         return Database(self.name, "mysql", self.server.url(name), self.server)
 
     def drop(self, database: Database) -> None:
@@ -186,16 +185,14 @@ class MysqlEngine:
         self._administer(f"DROP DATABASE IF EXISTS `{name}`")
         self.made.remove(name)
 
-    def _administer(self, statements: str) -> list[tuple[Any, ...]]:
-        """Over one connection for all, made anew when a restart has ended it."""
+    def _administer(self, *statements: str) -> list[tuple[Any, ...]]:
+        """Over one connection for all, made anew when a restart has ended it; the rows of the last."""
         if not self.connection.open or not self._answers():
             self.connection = self._connect()
         with self.connection.cursor() as cursor:
-            cursor.execute(statements)
-            rows = list(cursor.fetchall())
-            while cursor.nextset():
-                pass
-        return rows
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
 
     def _answers(self) -> bool:
         try:
@@ -205,7 +202,7 @@ class MysqlEngine:
         return True
 
     def _connect(self, database: str = "mysql") -> mysql.Connection:
-        return mysql.connect(self.server.url(database), client_flag=CLIENT.MULTI_STATEMENTS)
+        return mysql.connect(self.server.url(database))
 
 
 def _statements(connection: mysql.Connection) -> Iterator[str]:

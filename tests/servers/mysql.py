@@ -130,11 +130,10 @@ class Connection(pymysql.Connection):  # type: ignore[misc]
         return cursor
 
 
-def connect(url: str, **settings: Any) -> Connection:
+def connect(url: str) -> Connection:
     """A plain connection, each statement its own transaction."""
     parts = urlsplit(url)
     return Connection(
-        **settings,
         host=parts.hostname,
         port=parts.port or 3306,
         user=unquote(parts.username or "root"),
