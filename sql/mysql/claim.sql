@@ -558,16 +558,6 @@ BEGIN
     COMMIT;
 END//
 
--- What a sleeping worker asks every few milliseconds: whether there may be work for somebody, and which is the last in the line, so that it can
--- tell new work from what it could not take a moment ago. It reads the ends of three indexes. (MIN, since <= would read jobs_due through its NULLs.)
-CREATE OR REPLACE SQL SECURITY DEFINER VIEW jobs__work AS
-    SELECT EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage = 'line')
-        OR EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_lanes) WHERE j.stage = 'limited')
-        OR COALESCE((SELECT MIN(j.due_at) FROM jobs j) <= c.now, FALSE) AS waits,
-           (SELECT j.id FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage = 'line' ORDER BY j.priority DESC, j.run_at DESC, j.id DESC LIMIT 1) AS newest
-      FROM jobs_clock c
-//
-
 -- Whether there may be work for somebody, and the newest job there is: what a sleeping worker looks at.
 CREATE OR REPLACE VIEW jobs__work AS
     SELECT EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage IS NOT NULL)
