@@ -10,3 +10,5 @@ DROP TABLE
     jobs_workers,
     jobs_paused,
     jobs_settings;
+
+DROP DOMAIN jobs__name, jobs__state, jobs__outcome, jobs__reason, jobs__attempts, jobs__timeout;

@@ -98,7 +98,7 @@ class Store(Protocol):
     def settle_many(self, outcomes: Sequence[Outcome]) -> list[Settled]: ...
     def settle_and_claim(
         self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[list[Settled], list[ClaimedJob]]:
+    ) -> tuple[Sequence[Settled], Sequence[ClaimedJob]]:
         """``settle_many`` and then ``claim``, two transactions in one round trip where the driver can."""
 
     # slot.sql

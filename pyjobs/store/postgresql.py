@@ -15,11 +15,13 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from copy import copy
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from functools import cached_property
+from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from uuid import UUID
 
@@ -200,16 +202,16 @@ class PostgresqlStore:
 
     def settle_and_claim(
         self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[list[Settled], list[ClaimedJob]]:
+    ) -> tuple[Sequence[Settled], Sequence[ClaimedJob]]:
         """``settle_many`` and then ``claim``: two transactions sent at once. Where the first fails the second is not
-        tried, so nothing is claimed that the caller does not hear of."""
+        tried, so nothing is claimed that the caller does not hear of. The records are made when they are looked at."""
         settled, claimed = self._session.fetch_both(
             self._select(Settled, SETTLE_MANY),
             [common.outcome_document(outcomes)],
             self._select(ClaimedJob, CLAIM),
             _claim_values(request),
         )
-        return [Settled(*row) for row in settled], [ClaimedJob(*row) for row in claimed]
+        return _Records(Settled, settled), _Records(ClaimedJob, claimed)
 
     # slot.sql
 
@@ -363,6 +365,43 @@ class PostgresqlStore:
         return f"SELECT {common.columns(kind)} FROM {source.format(self._place.prefix)}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """Rows that have arrived, and are turned into Python's values when they are asked for."""
+
+    count: int
+    rows: Callable[[], list[Row]]
+
+    @classmethod
+    def of(cls, rows: list[Row]) -> Self:
+        return cls(len(rows), lambda: rows)
+
+
+class _Records(Sequence[T]):
+    """Records that are made of their rows once they are looked at: by then the connection serves the next call."""
+
+    def __init__(self, kind: type[T], fetched: _Fetched) -> None:
+        self._kind = kind
+        self._fetched = fetched
+
+    @cached_property
+    def _made(self) -> list[T]:
+        return [self._kind(*row) for row in self._fetched.rows()]
+
+    def __len__(self) -> int:
+        return self._fetched.count
+
+    @overload
+    def __getitem__(self, index: int) -> T: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[T]: ...
+    def __getitem__(self, index: int | slice) -> T | list[T]:
+        return self._made[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._made)
+
+
 class _Place:
     """Where the contract is: how to connect, and what stands before its names."""
 
@@ -394,7 +433,7 @@ class _Session(Protocol):
 
     def fetch_both(
         self, first: str, first_values: Sequence[Any], second: str, second_values: Sequence[Any]
-    ) -> tuple[list[Row], list[Row]]:
+    ) -> tuple[_Fetched, _Fetched]:
         """The rows of two, the second executed once the first has succeeded."""
 
     def close(self) -> None: ...
@@ -414,7 +453,7 @@ class _OwnSession:
 
     def fetch_both(
         self, first: str, first_values: Sequence[Any], second: str, second_values: Sequence[Any]
-    ) -> tuple[list[Row], list[Row]]:
+    ) -> tuple[_Fetched, _Fetched]:
         """Two transactions in one message."""
         both, values = f"BEGIN; {first}; COMMIT; {second}", [*first_values, *second_values]
         return self._repeated(lambda connection: _fetch_both(connection, both, values))
@@ -495,8 +534,8 @@ class _JoinedSession:
 
     def fetch_both(
         self, first: str, first_values: Sequence[Any], second: str, second_values: Sequence[Any]
-    ) -> tuple[list[Row], list[Row]]:
-        return self.fetch(first, first_values), self.fetch(second, second_values)
+    ) -> tuple[_Fetched, _Fetched]:
+        return _Fetched.of(self.fetch(first, first_values)), _Fetched.of(self.fetch(second, second_values))
 
     def close(self) -> None:
         """The connection is not ours."""
@@ -596,16 +635,19 @@ def _fetch(connection: Connection, statement: str, values: Sequence[Any]) -> lis
     return psycopg.Cursor(connection, row_factory=tuple_row).execute(statement, values).fetchall()
 
 
-def _fetch_both(connection: Connection, statements: str, values: Sequence[Any]) -> tuple[list[Row], list[Row]]:
+def _fetch_both(connection: Connection, statements: str, values: Sequence[Any]) -> tuple[_Fetched, _Fetched]:
     """The rows of the two queries among several statements that are sent as one message."""
     cursor = psycopg.ClientCursor(connection, row_factory=tuple_row)
     cursor.execute(statements, values)
-    found = []
-    while cursor.nextset():
-        if cursor.description is not None:
-            found.append(cursor.fetchall())
-    first, second = found
-    return first, second
+    _go_to_rows(cursor)
+    first = cursor.fetchall()
+    _go_to_rows(cursor)
+    return _Fetched.of(first), _Fetched(cursor.rowcount, cursor.fetchall)
+
+
+def _go_to_rows(cursor: psycopg.Cursor[Row]) -> None:
+    while cursor.nextset() and cursor.description is None:
+        pass
 
 
 def _told(error: psycopg.Error | UnicodeEncodeError) -> PyjobsError:

@@ -1,8 +1,9 @@
 """The one thread that claims and settles: rows go from here to the crew, endings come back and go to the database.
 
 Each turn it sends what has ended and asks for as many jobs as there is room for, both in one call. While that call
-is on its way the crew goes on, so the more there is to do, the more each call carries; and what the call before it
-brought is seen to meanwhile, so that under load neither the database nor this process waits for the other.
+is on its way the crew goes on, so the more there is to do, the more each call carries. Where there may be more, another
+thread sees to what a call brought while the next one is made, so that neither the database nor this process waits for
+the other.
 
 Nothing is lost by a call that fails. Outcomes are kept until one was answered, and settling again what was settled is
 answered the same. A claim is asked again *with its token*, which answers what the first one took; so jobs
@@ -18,7 +19,8 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -90,9 +92,10 @@ class Dispatcher:
         self._inbox = inbox
         self._journal = journal
         self._trouble = Trouble("dispatcher")
-        self._line = ThreadPoolExecutor(1, "pyjobs-exchange")  # has the store while a reply is seen to
+        self._aside = ThreadPoolExecutor(1, "pyjobs-replies")
+        self._seeing: Future[None] | None = None  # to the last reply, while the next call is made
+        self._arriving = 0  # jobs of that one, until they are with the crew
         self._unsettled: list[tuple[Ending, Outcome]] = []
-        self._reply = Reply()  # the last one, not seen to yet
         self._request: ClaimRequest | None = None  # a claim whose answer is not known yet
         self._pace: float | None = None  # seconds from one ending to the next, lately
         self._stopping = threading.Event()
@@ -111,7 +114,7 @@ class Dispatcher:
             self._serve()
         finally:
             self._wind_down()
-            self._line.shutdown(wait=False)
+            self._aside.shutdown(wait=False)
 
     def _serve(self) -> None:
         idle = self._plan.poll
@@ -119,9 +122,6 @@ class Dispatcher:
             try:
                 reply = self._turn()
                 if reply.more:
-                    continue
-                self._see_to_reply()
-                if self._unsettled:
                     continue
                 if self._plan.once and self._is_finished(reply):
                     return
@@ -141,8 +141,20 @@ class Dispatcher:
         room = self._room()
         if self._request is None and room > 0:
             self._request = self._ask(room)
-        self._reply = self._exchange()
-        return self._reply
+        reply = self._exchange()
+        self._wait_aside()
+        if reply.more:
+            self._arriving = len(reply.jobs)
+            self._seeing = self._aside.submit(self._see_to, reply)
+        else:
+            self._see_to(reply)
+        return reply
+
+    def _wait_aside(self) -> None:
+        """Until the last reply is seen to; whatever went wrong there is raised here."""
+        seeing, self._seeing = self._seeing, None
+        if seeing is not None:
+            seeing.result()
 
     def _is_finished(self, reply: Reply) -> bool:
         """Nothing is held, and a claim made after the last outcome was settled found nothing."""
@@ -174,22 +186,16 @@ class Dispatcher:
     def _room(self) -> int:
         """How many more jobs to hold: enough that nobody is idle while a call is on its way."""
         ahead = 0 if self._pace is None else int(_HORIZON / max(self._pace, 1e-6))
-        held = self._crew.load + len(self._reply.jobs)
+        held = self._crew.load + self._arriving
         return min(self._crew.size + min(ahead, self._plan.prefetch) - held, _LARGEST_CLAIM)
 
     # To the database and back
 
     def _exchange(self) -> Reply:
-        """Settle what has ended and claim what was asked for, in one call where both are wanted. The reply before this
-        one is seen to while the call is on its way."""
+        """Settle what has ended and claim what was asked for, in one call where both are wanted."""
         sent, self._unsettled = self._unsettled, []
         try:
-            if self._reply.jobs or self._reply.sent:
-                call = self._line.submit(self._send, sent)
-                self._see_to_reply()
-                reply = call.result()
-            else:
-                reply = self._send(sent)
+            reply = self._send(sent)
         except BaseException:
             self._unsettled = sent + self._unsettled
             raise
@@ -212,7 +218,7 @@ class Dispatcher:
 
     def _call(
         self, outcomes: list[Outcome], request: ClaimRequest | None
-    ) -> tuple[Sequence[Settled | None], list[ClaimedJob]]:
+    ) -> tuple[Sequence[Settled | None], Sequence[ClaimedJob]]:
         if outcomes and request is not None:
             return self._store.settle_and_claim(outcomes, request)
         if outcomes:
@@ -260,9 +266,8 @@ class Dispatcher:
             _log.error("%s cannot be settled at all, and is left to its lease: %s", outcome.id, refusal)
             return None
 
-    def _see_to_reply(self) -> None:
+    def _see_to(self, reply: Reply) -> None:
         """Begin what was claimed, and tell what became of what was settled."""
-        reply, self._reply = self._reply, Reply()
         self._hand.drop(ending.claimed for ending, _ in reply.sent)
         self._begin(reply.jobs)
         for (ending, outcome), answer in zip(reply.sent, reply.answers, strict=True):
@@ -274,18 +279,20 @@ class Dispatcher:
         for claimed in jobs:
             job = self._plan.definitions.get(claimed.name)
             if job is None:
-                self._note([outcomes.unknown_name(claimed)])
+                self._inbox.put(outcomes.unknown_name(claimed))
             else:
                 attempts.append(Attempt(claimed, job, self._plan.worker))
         for lost in self._hand.take(attempts):
             self._crew.halt(lost, "lost")
         self._crew.start(attempts)
+        self._arriving = 0
 
     # The end
 
     def _wind_down(self) -> None:
         """Give back what has not begun, let the rest finish, then ask it to stop, then leave it behind."""
-        self._give_back_reply()
+        with suppress(Exception):  # it was logged, or is the reason for this
+            self._wait_aside()
         self._note(self._crew.withdraw())
         self._finish(self._plan.grace)
         self._crew.halt_all("stop")
@@ -302,8 +309,9 @@ class Dispatcher:
         while True:
             try:
                 self._collect()
-                self._reply = self._exchange()
-                self._give_back_reply()
+                reply = self._exchange()
+                self._see_to(replace(reply, jobs=()))
+                self._give_back(reply.jobs)
                 if not self._hand and not self._unsettled:
                     return
                 if not self._unsettled and not self._hurrying.is_set():
@@ -314,8 +322,6 @@ class Dispatcher:
             if self._hurrying.is_set() or time.monotonic() >= deadline:
                 return
 
-    def _give_back_reply(self) -> None:
-        """Jobs whose claim was answered after the stop go back at once."""
-        self._note(Ending(each, outcomes.not_performed(each).outcome) for each in self._reply.jobs)
-        self._reply = replace(self._reply, jobs=())
-        self._see_to_reply()
+    def _give_back(self, jobs: Iterable[ClaimedJob]) -> None:
+        """What a claim brought whose answer came after the stop."""
+        self._note(Ending(each, outcomes.not_performed(each).outcome) for each in jobs)

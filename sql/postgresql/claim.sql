@@ -105,7 +105,7 @@ BEGIN
                     ORDER BY j.queue, j.name, j.priority, j.run_at, j.id
                     LIMIT 1) AS n
         )
-        SELECT l.queue, l.name
+        SELECT l.queue::text, l.name::text
           FROM lane l
          WHERE (queues IS NULL OR l.queue = ANY (queues))
            AND (names IS NULL OR l.name = ANY (names))
@@ -528,15 +528,16 @@ BEGIN
                 RETURNING j.id, j.name, j.queue, j.args, j.attempts, j.max_attempts, j.timeout_ms, j.priority, j.tenant, j.batch_id, j.meta,
                           j.unique_key, j.enqueued_at, j.run_at, j.token, j.lease_until
             )
-            SELECT t.*
+            SELECT t.id, t.name::text, t.queue::text, t.args, t.attempts, t.max_attempts::integer, t.timeout_ms::bigint, t.priority, t.tenant::text,
+                   t.batch_id, t.meta, t.unique_key, t.enqueued_at, t.run_at, t.token, t.lease_until
               FROM taken t
              ORDER BY t.priority, t.run_at, t.id;
         RETURN;
     END IF;
 
     RETURN QUERY
-        SELECT j.id, j.name, j.queue, j.args, j.attempts, j.max_attempts, j.timeout_ms, j.priority, j.tenant, j.batch_id, j.meta, j.unique_key,
-               j.enqueued_at, j.run_at, j.token, j.lease_until
+        SELECT j.id, j.name::text, j.queue::text, j.args, j.attempts, j.max_attempts::integer, j.timeout_ms::bigint, j.priority, j.tenant::text,
+               j.batch_id, j.meta, j.unique_key, j.enqueued_at, j.run_at, j.token, j.lease_until
           FROM jobs j
          WHERE j.token = jobs_claim.token
            AND j.state = 'running'

@@ -512,7 +512,7 @@ class TestMany:
 
         settled, claimed = store.settle_and_claim([Outcome(first.id, first.token, "done")], request(5))
 
-        assert settled == [Settled(first.id, accepted=True, state="done")]
+        assert list(settled) == [Settled(first.id, accepted=True, state="done")]
         assert len(claimed) == 1
 
     def test_a_refused_outcome_among_others_settles_none(self, store: Store) -> None:

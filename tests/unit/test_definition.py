@@ -167,7 +167,10 @@ class TestDeclaring:
         node.following = node
         stranger = '{"node":' + '{"following":' * 400 + "null" + "}" * 401
 
-        for refused in (lambda: job(handler).encode({"node": node}), lambda: job(handler).prepare(stranger, lambda: CONTEXT)):
+        for refused in (
+            lambda: job(handler).encode({"node": node}),
+            lambda: job(handler).prepare(stranger, lambda: CONTEXT),
+        ):
             with pytest.raises(InvalidArguments, match="contain themselves"):
                 refused()
 
