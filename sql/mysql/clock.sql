@@ -89,6 +89,16 @@ BEGIN
     END IF;
 END//
 
+-- (A pattern that may begin with white space is tried at each place in a text, which MySQL breaks off where that is long.)
+DROP PROCEDURE IF EXISTS jobs__trim_end//
+CREATE PROCEDURE jobs__trim_end(INOUT body LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    WHILE RIGHT(body, 1) REGEXP '[ \\t\\n\\r]' DO
+        SET body = TRIM(TRAILING '\r' FROM TRIM(TRAILING '\n' FROM TRIM(TRAILING '\t' FROM RTRIM(body))));
+    END WHILE;
+END//
+
 -- Whether a text is JSON, nested 100 deep at most. What MySQL takes is JSON; MariaDB also takes [5.], [1e] and "\x".
 -- The rest is looked at by rule: texts, scalars and white space are put down to one sign each, and then each pass takes the innermost lists
 -- and objects for a value. T is the beginning, U+0002 a text, K a key with its colon, M a member, 0 a value.
@@ -107,7 +117,7 @@ BEGIN
         CALL jobs__replace_all(body, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~');
         CALL jobs__replace_all(body, '"[^"\\\\\\x00-\\x1f]*"', CHAR(2 USING utf8mb4));
         CALL jobs__replace_all(body, '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0');
-        SET body = REPLACE(REPLACE(REPLACE(REPLACE(body, ' ', ''), '\t', ''), '\n', ''), '\r', '');
+        CALL jobs__replace_all(body, '[ \\t\\n\\r]+', '');
         IF body NOT REGEXP '[^\\]\\[{},:0\\x02]' THEN
             SET body = CONCAT('T', REPLACE(REPLACE(body, CONCAT(CHAR(2 USING utf8mb4), ':'), 'K'), CHAR(2 USING utf8mb4), '0'));
             SET size = LENGTH(body);
@@ -116,9 +126,9 @@ BEGIN
                 SET body = REPLACE(REPLACE(body, 'K0', 'M'), 'T0', 'V');
                 REPEAT
                     SET size = LENGTH(body);
-                    SET body = REPLACE(REPLACE(body, 'M,M', 'M'), '0,0', '0');
+                    CALL jobs__replace_all(body, '(?<=0)(?:,0){1,1000}+|(?<=M)(?:,M){1,1000}+', '');
                 UNTIL LENGTH(body) = size END REPEAT;
-                SET body = REPLACE(REPLACE(REPLACE(REPLACE(body, '[0]', '0'), '[]', '0'), '{M}', '0'), '{}', '0');
+                CALL jobs__replace_all(body, '\\[0?\\]|\\{M?\\}', '0');
                 SET size = LENGTH(body);
                 SET depth = depth + 1;
             UNTIL size = former OR depth > 100 END REPEAT;
@@ -134,25 +144,30 @@ CREATE PROCEDURE jobs__is_unkept(value LONGTEXT CHARACTER SET utf8mb4 COLLATE ut
 SQL SECURITY DEFINER
 BEGIN
     SET unkept = LOCATE('\\u', value) > 0
-             AND REGEXP_REPLACE(REPLACE(value, '\\\\', ''), '\\\\u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}', '')
+             AND REGEXP_REPLACE(REPLACE(value, '\\\\', '..'), '\\\\u[dD][89abAB][0-9a-fA-F]{2}\\\\u[dD][c-fC-F][0-9a-fA-F]{2}', '')
                  REGEXP '\\\\u(0000|[dD][89a-fA-F])';
 END//
 
 -- What stands in a JSON object or list, as it was written, with U+0001 in the place of the commas between its members. No JSON holds that
--- character, nor U+0002 and U+0003, behind which escaped backslashes and quotes are hidden meanwhile, so that a quote ends a text.
+-- character, nor U+0002 and U+0003, behind which escaped backslashes and quotes are hidden meanwhile, so that a quote ends a text. (Two
+-- for two: where MariaDB replaces by what is longer or shorter, it moves the rest of the text each time.)
 DROP PROCEDURE IF EXISTS jobs__split//
 CREATE PROCEDURE jobs__split(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT pieces LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE inner_part, brackets, nested LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
-    SET inner_part = REGEXP_REPLACE(document, '^[ \\t\\n\\r]*+[\\[{][ \\t\\n\\r]*+|[ \\t\\n\\r]*+[\\]}][ \\t\\n\\r]*+\\z', '');
-    SET inner_part = REPLACE(REPLACE(inner_part, '\\\\', CHAR(2 USING utf8mb4)), '\\"', CHAR(3 USING utf8mb4));
+    SET inner_part = document;
+    CALL jobs__replace_all(inner_part, '^[ \\t\\n\\r]*+[\\[{][ \\t\\n\\r]*+', '');
+    CALL jobs__trim_end(inner_part);
+    SET inner_part = LEFT(inner_part, CHAR_LENGTH(inner_part) - 1);
+    CALL jobs__trim_end(inner_part);
+    SET inner_part = REPLACE(REPLACE(inner_part, '\\\\', CHAR(2, 2 USING utf8mb4)), '\\"', CHAR(3, 3 USING utf8mb4));
     SET brackets = inner_part;
     CALL jobs__replace_all(brackets, '"[^"]*"|[^"\\[\\]{}]+', '');
     SET nested = '';
     WHILE brackets <> '' DO
-        SET brackets = REPLACE(REPLACE(REPLACE(brackets, '[]', '.'), '{}', '.'), '.', '');
+        CALL jobs__replace_all(brackets, '\\[\\]|\\{\\}', '');
         SET nested = CONCAT('|[\\[{](?:[^"\\[\\]{}]+|"[^"]*"', nested, ')*+[\\]}]');
     END WHILE;
     SET pieces = inner_part;
@@ -160,7 +175,7 @@ BEGIN
         pieces,
         CONCAT('\\G((?:[^"\\[\\]{},]+|"[^"]*"', nested, ')++),'),
         CONCAT(IF(VERSION() LIKE '%MariaDB%', '\\1', '$1'), CHAR(1 USING utf8mb4)));
-    SET pieces = REPLACE(REPLACE(pieces, CHAR(3 USING utf8mb4), '\\"'), CHAR(2 USING utf8mb4), '\\\\');
+    SET pieces = REPLACE(REPLACE(pieces, CHAR(3, 3 USING utf8mb4), '\\"'), CHAR(2, 2 USING utf8mb4), '\\\\');
 END//
 
 -- The first of pieces, which is taken off them, without white space around it.

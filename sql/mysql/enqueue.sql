@@ -344,6 +344,7 @@ BEGIN
         meta          LONGTEXT,
         bucket        VARBINARY(2284),
         odd           BOOLEAN       NOT NULL DEFAULT FALSE,
+        piece         LONGTEXT,
         answer        CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
         enters        BOOLEAN       NOT NULL DEFAULT FALSE,
         known         INT
@@ -358,10 +359,14 @@ BEGIN
     DECLARE most LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE lax BOOLEAN DEFAULT VERSION() LIKE '%MariaDB%';
+    -- (Not in every year is there a 29th of February.)
+    DECLARE a_moment VARCHAR(400) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT CONCAT(
+        '^(?!0)[0-8][0-9]{3}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))',
+        'T(?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9](?:\\.[0-9]{1,6})?)?(?:Z|[-+](?:0[0-9]|1[0-5]):[0-5][0-9])\\z');
     CALL jobs__setting('max_args_bytes', most);
     CALL jobs__id_prefix(prefix);
 
-    INSERT INTO jobs__incoming (n, id, name, args, queue, priority, max_attempts, timeout_ms, run_at, unique_key, kept, tenant, batch_id, known, odd)
+    INSERT INTO jobs__incoming (n, id, name, args, queue, priority, max_attempts, timeout_ms, run_at, unique_key, kept, tenant, batch_id, meta, known, odd)
     SELECT t.n,
            CASE WHEN t.id IS NULL THEN CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + t.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + t.n), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10))
                 WHEN t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.id) END,
@@ -371,14 +376,18 @@ BEGIN
            CASE WHEN t.j_priority REGEXP '^-?[0-9]{1,4}\\z' THEN CAST(CAST(t.j_priority AS CHAR) AS SIGNED) END,
            CASE WHEN t.j_max_attempts REGEXP '^[1-9][0-9]{0,8}\\z' THEN CAST(CAST(t.j_max_attempts AS CHAR) AS SIGNED) END,
            CASE WHEN t.j_timeout_ms REGEXP '^[1-9][0-9]{0,12}\\z' THEN CAST(CAST(t.j_timeout_ms AS CHAR) AS SIGNED) END,
-           TIMESTAMPADD(MICROSECOND, CASE WHEN t.j_delay_ms REGEXP '^[0-9]{1,13}\\z' THEN CAST(CAST(t.j_delay_ms AS CHAR) AS SIGNED) ELSE 0 END * 1000, now),
+           CASE WHEN t.run_at REGEXP a_moment
+                THEN TIMESTAMPADD(MINUTE, IF(t.run_at LIKE '%Z', 0, CONCAT(IF(SUBSTRING(t.run_at, -6, 1) = '-', '', '-'), '1') * (SUBSTRING(t.run_at, -5, 2) * 60 + RIGHT(t.run_at, 2))),
+                                  CAST(REPLACE(LEFT(t.run_at, CHAR_LENGTH(t.run_at) - IF(t.run_at LIKE '%Z', 1, 6)), 'T', ' ') AS DATETIME(6)))
+                ELSE TIMESTAMPADD(MICROSECOND, CASE WHEN t.j_delay_ms REGEXP '^[0-9]{1,13}\\z' THEN CAST(CAST(t.j_delay_ms AS CHAR) AS SIGNED) ELSE 0 END * 1000, now) END,
            LEFT(t.unique_key, 190),
            CASE WHEN t.unique_key IS NOT NULL THEN COALESCE(CASE WHEN t.unique_for IN ('active', 'row', 'ever') THEN t.unique_for END, 'active') END,
            LEFT(CASE WHEN t.h_tenant THEN t.tenant ELSE scope END, 190),
            CASE WHEN t.batch_id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.batch_id) END,
+           CASE WHEN t.h_meta THEN '' END,  -- is read as text: jobs__read_metas
            -- how many members the engine knows of this one
            t.h_name + t.h_args + t.h_id + t.h_options + t.h_queue + t.h_priority + t.h_max_attempts + t.h_timeout_ms + t.h_delay_ms
-               + t.h_unique_key + t.h_unique_for + t.h_tenant + t.h_batch_id,
+               + t.h_run_at + t.h_unique_key + t.h_unique_for + t.h_tenant + t.h_batch_id + t.h_meta,
            NOT COALESCE(
                LEFT(CAST(t.j_name AS CHAR), 1) = '"' AND CHAR_LENGTH(t.name) BETWEEN 1 AND 190
                AND (t.h_args = 0 OR LEFT(CAST(t.j_args AS CHAR), 1) = '"' AND LENGTH(t.args) <= most AND JSON_VALID(t.args)
@@ -386,12 +395,13 @@ BEGIN
                          AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*"', '0'),
                                             '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
                AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z')
-               AND (t.h_options = 0 OR LEFT(CAST(t.j_options AS CHAR), 1) = '{' AND t.h_meta + t.h_run_at = 0
+               AND (t.h_options = 0 OR LEFT(CAST(t.j_options AS CHAR), 1) = '{'
                     AND (t.h_queue = 0 OR LEFT(CAST(t.j_queue AS CHAR), 1) = '"' AND CHAR_LENGTH(t.queue) BETWEEN 1 AND 190)
                     AND (t.h_priority = 0 OR t.j_priority REGEXP '^-?[0-9]{1,4}\\z')
                     AND (t.h_max_attempts = 0 OR t.j_max_attempts REGEXP '^[1-9][0-9]{0,8}\\z')
                     AND (t.h_timeout_ms = 0 OR t.j_timeout_ms REGEXP '^[1-9][0-9]{0,12}\\z')
                     AND (t.h_delay_ms = 0 OR t.j_delay_ms REGEXP '^[0-9]{1,12}\\z')
+                    AND (t.h_run_at = 0 OR t.h_delay_ms = 0 AND LEFT(CAST(t.j_run_at AS CHAR), 1) = '"' AND t.run_at REGEXP a_moment)
                     AND (t.h_unique_key = 0 OR LEFT(CAST(t.j_unique_key AS CHAR), 1) = '"' AND CHAR_LENGTH(t.unique_key) BETWEEN 1 AND 190
                                                AND t.unique_key NOT LIKE 'schedule:%' AND t.unique_key NOT LIKE 'batch:%')
                     AND (t.h_unique_for = 0 OR LEFT(CAST(t.j_unique_for AS CHAR), 1) = '"' AND t.unique_for IN ('active', 'row', 'ever') AND t.unique_key IS NOT NULL)
@@ -411,7 +421,7 @@ BEGIN
                h_max_attempts INT EXISTS PATH '$.options.max_attempts', j_max_attempts JSON PATH '$.options.max_attempts',
                h_timeout_ms INT EXISTS PATH '$.options.timeout_ms', j_timeout_ms JSON PATH '$.options.timeout_ms',
                h_delay_ms INT EXISTS PATH '$.options.delay_ms', j_delay_ms JSON PATH '$.options.delay_ms',
-               h_run_at INT EXISTS PATH '$.options.run_at',
+               h_run_at INT EXISTS PATH '$.options.run_at', j_run_at JSON PATH '$.options.run_at', run_at LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.run_at',
                h_unique_key INT EXISTS PATH '$.options.unique_key', j_unique_key JSON PATH '$.options.unique_key', unique_key LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.unique_key',
                h_unique_for INT EXISTS PATH '$.options.unique_for', j_unique_for JSON PATH '$.options.unique_for', unique_for LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.unique_for',
                h_tenant INT EXISTS PATH '$.options.tenant', j_tenant JSON PATH '$.options.tenant', tenant LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.options.tenant',
@@ -456,30 +466,109 @@ BEGIN
      WHERE i.n = number;
 END//
 
--- Read those that are odd, in their order. Every key is followed by a colon: where there are more of them than members that the engine knows of,
--- a key is unknown or is there twice. (A text that begins with a colon counts too, and costs no more than this second look.)
-DROP PROCEDURE IF EXISTS jobs__read_odds//
-CREATE PROCEDURE jobs__read_odds(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+-- The same as jobs__split for a long list of objects, on which MySQL's regular expressions give up. Cut at its quotes it is by turns what
+-- stands outside of texts and what stands in them, and an object begins where the depth outside comes back to one with a bracket at the end.
+DROP PROCEDURE IF EXISTS jobs__split_long//
+CREATE PROCEDURE jobs__split_long(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT pieces LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE pieces, element, hidden LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE number INT DEFAULT 0;
-    DECLARE is_odd BOOLEAN;
+    DECLARE hidden LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE former BIGINT DEFAULT @@SESSION.group_concat_max_len;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
-        DECLARE EXIT HANDLER FOR 3698, 3699  -- MySQL gives up
-            CALL jobs__refuse('PJ003', 'jobs is too much to be read as text, as args or meta that are objects must be', 'send fewer jobs in a call, or args as strings');
-        CALL jobs__split(document, pieces);
+        SET SESSION group_concat_max_len = former;
+        RESIGNAL;
     END;
-    WHILE pieces <> '' DO
-        SET number = number + 1;
-        CALL jobs__next_piece(pieces, element);
-        SET is_odd = FALSE;
-        SET hidden = REPLACE(REPLACE(element, '\\\\', '..'), '\\"', '..');
-        SELECT i.odd OR i.known <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 INTO is_odd FROM jobs__incoming i WHERE i.n = number;
-        IF is_odd THEN
-            CALL jobs__read_odd(number, element, scope);
+
+    SET hidden = REPLACE(REPLACE(document, '\\\\', CHAR(2, 2 USING utf8mb4)), '\\"', CHAR(3, 3 USING utf8mb4));
+    SET hidden = CONCAT('[', REPLACE(JSON_QUOTE(hidden), '\\"', '","'), ']');
+    SET SESSION group_concat_max_len = 1073741824;
+    SELECT GROUP_CONCAT(CASE WHEN p.n % 2 = 1 AND p.depth = 2 AND p.piece REGEXP ',[ \\t\\n\\r]*+\\{[ \\t\\n\\r]*+\\z'
+                             THEN CONCAT(LEFT(p.piece, CHAR_LENGTH(p.piece) - LOCATE(',', REVERSE(p.piece))), CHAR(1 USING utf8mb4), SUBSTRING_INDEX(p.piece, ',', -1))
+                             ELSE p.piece END
+                        ORDER BY p.n SEPARATOR '"')
+      INTO pieces
+      FROM (SELECT t.n, t.piece,
+                   SUM(CASE WHEN t.n % 2 = 1 THEN CAST(LENGTH(REPLACE(REPLACE(t.piece, ']', ''), '}', '')) AS SIGNED)
+                                                  - CAST(LENGTH(REPLACE(REPLACE(t.piece, '[', ''), '{', '')) AS SIGNED) END)
+                   OVER (ORDER BY t.n ROWS UNBOUNDED PRECEDING) AS depth
+              FROM JSON_TABLE(hidden, '$[*]' COLUMNS (n FOR ORDINALITY, piece LONGTEXT CHARACTER SET utf8mb4 PATH '$')) AS t) AS p;
+    SET SESSION group_concat_max_len = former;
+    SET pieces = SUBSTRING(pieces, LOCATE('[', pieces) + 1);
+    CALL jobs__trim_end(pieces);
+    SET pieces = REPLACE(REPLACE(LEFT(pieces, CHAR_LENGTH(pieces) - 1), CHAR(3, 3 USING utf8mb4), '\\"'), CHAR(2, 2 USING utf8mb4), '\\\\');
+END//
+
+-- The text of each job. Pieces are put down as JSON texts, in which the engine then counts them.
+DROP PROCEDURE IF EXISTS jobs__read_pieces//
+CREATE PROCEDURE jobs__read_pieces(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE pieces LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    IF VERSION() LIKE '%MariaDB%' THEN
+        CALL jobs__split(document, pieces);
+        CALL jobs__replace_all(pieces, '(["\\\\])', '\\\\\\1');
+        CALL jobs__replace_all(pieces, '\\t', '\\\\t');
+        CALL jobs__replace_all(pieces, '\\n', '\\\\n');
+        CALL jobs__replace_all(pieces, '\\r', '\\\\r');
+        CALL jobs__replace_all(pieces, '\\x01', '","');
+    ELSE
+        IF LENGTH(document) < 50000 THEN
+            CALL jobs__split(document, pieces);
+        ELSE
+            CALL jobs__split_long(document, pieces);
         END IF;
+        SET pieces = REPLACE(REPLACE(pieces, '\\', '\\\\'), '"', '\\"');
+        SET pieces = REPLACE(REPLACE(REPLACE(REPLACE(pieces, '\t', '\\t'), '\n', '\\n'), '\r', '\\r'), CHAR(1 USING utf8mb4), '","');
+    END IF;
+    IF pieces <> '' THEN
+        INSERT INTO jobs__incoming (n, piece, odd)
+        SELECT t.n, t.piece, TRUE
+          FROM JSON_TABLE(CONCAT('["', pieces, '"]'), '$[*]' COLUMNS (n FOR ORDINALITY, piece LONGTEXT CHARACTER SET utf8mb4 PATH '$')) AS t
+            ON DUPLICATE KEY UPDATE piece = VALUES(piece);
+    END IF;
+END//
+
+-- Read meta, which the engine would write anew, where it stands plainly; and find out which jobs are odd for what the engine does not know
+-- of them. Every key is followed by a colon: where there are more of them than members that it knows of, a key is unknown or is
+-- there twice. (A text that begins with a colon counts too, and costs no more than a closer look.)
+DROP PROCEDURE IF EXISTS jobs__read_metas//
+CREATE PROCEDURE jobs__read_metas()
+SQL SECURITY DEFINER
+BEGIN
+    UPDATE jobs__incoming i
+       SET i.meta = COALESCE(REGEXP_SUBSTR(i.piece, '"meta"[ \\t\\n\\r]*+:[ \\t\\n\\r]*+\\{(?:[^"{}]++|"(?:[^"\\\\]++|\\\\.)*+"|\\{(?:[^"{}]++|"(?:[^"\\\\]++|\\\\.)*+")*+\\})*+\\}'), '')
+     WHERE i.meta = '';
+    UPDATE jobs__incoming i
+       SET i.meta = SUBSTRING(i.meta, LOCATE('{', i.meta)),
+           i.odd = i.odd OR i.meta = '' OR LENGTH(i.meta) > 16384 OR LENGTH(i.piece) - LENGTH(REPLACE(i.piece, '"meta"', '')) <> 6
+     WHERE i.meta IS NOT NULL;
+    UPDATE jobs__incoming i
+       SET i.odd = TRUE
+     WHERE i.known <> (LENGTH(i.piece) - LENGTH(REPLACE(REPLACE(REPLACE(i.piece, '\\\\', '..'), '\\"', '..'), '":', '')) - COALESCE(LENGTH(i.meta), 0)
+                       + COALESCE(LENGTH(REPLACE(REPLACE(REPLACE(i.meta, '\\\\', '..'), '\\"', '..'), '":', '')), 0)) / 2;
+END//
+
+-- Read those that are odd, in their order.
+DROP PROCEDURE IF EXISTS jobs__read_odds//
+CREATE PROCEDURE jobs__read_odds(scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE number INT;
+    DECLARE piece LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE ended BOOLEAN DEFAULT FALSE;
+    DECLARE odds CURSOR FOR SELECT i.n, i.piece FROM jobs__incoming i WHERE i.odd ORDER BY i.n;
+    DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
+    DECLARE EXIT HANDLER FOR 3698, 3699  -- MySQL gives up
+        CALL jobs__refuse('PJ003', CONCAT('jobs[', number - 1, '] is too long to be read as text, as args that are objects must be'), 'send args as a string');
+    OPEN odds;
+    FETCH odds INTO number, piece;
+    WHILE NOT ended DO
+        CALL jobs__read_odd(number, piece, scope);
+        SET ended = FALSE;
+        FETCH odds INTO number, piece;
     END WHILE;
+    CLOSE odds;
 END//
 
 -- Read the jobs, or refuse the first that cannot be taken.
@@ -488,7 +577,7 @@ CREATE PROCEDURE jobs__read_jobs(document LONGTEXT CHARACTER SET utf8mb4 COLLATE
 SQL SECURITY DEFINER
 BEGIN
     DECLARE hidden, prefix LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE number, members, odds, first INT DEFAULT 0;
+    DECLARE members, odds, first INT DEFAULT 0;
     DECLARE valid BOOLEAN;
     DECLARE unknown VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
@@ -503,20 +592,18 @@ BEGIN
     IF JSON_VALID(document) THEN
         CALL jobs__read_plain(document, scope, now);
         SET hidden = REPLACE(REPLACE(document, '\\\\', '..'), '\\"', '..');
-        SELECT COALESCE(SUM(i.known), 0), COALESCE(SUM(i.odd), 0) INTO members, odds FROM jobs__incoming i;
+        SELECT COALESCE(SUM(i.known), 0), COALESCE(SUM(i.odd OR i.meta IS NOT NULL), 0) INTO members, odds FROM jobs__incoming i;
         IF odds > 0 OR members <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
-            CALL jobs__read_odds(document, scope);
+            CALL jobs__read_pieces(document);
+            CALL jobs__read_metas();
+            CALL jobs__read_odds(scope);
         END IF;
     ELSE
-        CALL jobs__split(document, hidden);
+        CALL jobs__read_pieces(document);
         CALL jobs__id_prefix(prefix);
-        WHILE hidden <> '' DO
-            SET number = number + 1;
-            INSERT INTO jobs__incoming (n, odd, id)
-            VALUES (number, TRUE, CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + number), 4)), '-', LOWER(RIGHT(HEX(8388608 + number), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10)));
-            SET hidden = SUBSTRING(hidden, CHAR_LENGTH(SUBSTRING_INDEX(hidden, CHAR(1 USING utf8mb4), 1)) + 2);
-        END WHILE;
-        CALL jobs__read_odds(document, scope);
+        UPDATE jobs__incoming i
+           SET i.id = CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + i.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + i.n), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10));
+        CALL jobs__read_odds(scope);
     END IF;
 
     SELECT MIN(i.n) INTO first

@@ -469,7 +469,39 @@ class TestMany:
 
         assert len({answer.id for answer in answers}) == 10_000
         assert store.count({"state": "pending"}) == 10_000
-        assert len(claim(store, 1_000)) == 100
+
+    def test_ten_thousand_with_moments_and_meta_in_one_call(self, store: Store) -> None:
+        define(store)
+        metas = [{"b": number, "a": {"q": 'x"}{', "n": 1.5}} for number in range(10_000)]
+        answers = store.enqueue_many(
+            [
+                NewJob("work", options={"run_at": f"2040-02-28T{number % 24:02}:00:00.25+05:30", "meta": meta})
+                for number, meta in enumerate(metas)
+            ]
+        )
+
+        some = [found(store, answers[number].id) for number in (0, 4_567, 9_999)]
+        assert [job.run_at for job in some] == [
+            datetime(2040, 2, 27, 18, 30, 0, 250_000, UTC),
+            datetime(2040, 2, 28, 1, 30, 0, 250_000, UTC),
+            datetime(2040, 2, 28, 9, 30, 0, 250_000, UTC),
+        ]
+        assert [json.loads(job.meta or "") for job in some] == [metas[number] for number in (0, 4_567, 9_999)]
+
+    def test_one_of_ten_thousand_that_is_refused_is_named(self, store: Store) -> None:
+        define(store)
+        jobs = [NewJob("work", f'{{"k": {number}}}') for number in range(9_999)]
+        with pytest.raises(InvalidOption, match="nonsense"):
+            store.enqueue_many([*jobs, NewJob("work", options={"nonsense": 1})])
+
+        assert store.count() == 0
+
+    def test_long_args_among_others(self, store: Store) -> None:
+        define(store)
+        long = json.dumps({"k": ['a"b', {"d": 1.5}] * 8_000})
+        answers = store.enqueue_many([NewJob("work", long), NewJob("work", long), NewJob("work", "[]")])
+
+        assert [found(store, answer.id).args for answer in answers] == [long, long, "[]"]
 
 
 class TestTheSameIdAgain:
