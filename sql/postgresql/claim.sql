@@ -423,6 +423,29 @@ BEGIN
     -- These jobs are pending: a slot that stands in the name of one is not valid.
     DELETE FROM jobs_slots s WHERE s.job_id = ANY (ids);
 
+    -- Where each bucket lets one through, which is usual, there is no number to look for: who finds it taken has no place.
+    IF NOT EXISTS (
+        SELECT
+          FROM (SELECT DISTINCT split_part(j.bucket, ':', 1) AS name FROM jobs j WHERE j.id = ANY (ids)) AS b
+          JOIN jobs_groups g ON g.name = b.name
+         WHERE g.slots > 1)
+    THEN
+        WITH taken AS (
+            INSERT INTO jobs_slots (bucket, slot, job_id, token, taken_at)
+            SELECT f.bucket, 0, f.id, jobs__take_slots.token, jobs_now()
+              FROM (SELECT DISTINCT ON (j.bucket) j.bucket, j.id
+                      FROM jobs j
+                     WHERE j.id = ANY (ids)
+                     ORDER BY j.bucket, j.priority, j.run_at, j.id) AS f
+             WHERE NOT EXISTS (SELECT FROM jobs_slots s WHERE s.bucket = f.bucket)  -- the limit may have been higher
+             ORDER BY f.bucket
+            ON CONFLICT DO NOTHING
+            RETURNING job_id
+        )
+        SELECT coalesce(array_agg(t.job_id), '{}') INTO served FROM taken t;
+        RETURN served;
+    END IF;
+
     FOR job IN
         SELECT j.id, j.bucket FROM jobs j WHERE j.id = ANY (ids) ORDER BY j.bucket, j.priority, j.run_at, j.id
     LOOP
