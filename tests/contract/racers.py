@@ -159,6 +159,37 @@ def settler(store: Store, lane: Lane) -> int:
     return early
 
 
+def passer(store: Store, lane: Lane) -> int:
+    """Of each two, one claims until nothing is left, and passes what it got on to those who settle, some at once and
+    some one by one; how many calls that took."""
+    chance = random.Random(lane.number)
+    claims = lane.number % 2 == 0
+    calls = 0
+    while True:
+        calls += 1
+        if claims:
+            held = [Held(job.id, job.token) for job in store.claim(lane.request(chance.randint(1, 12)))]
+            lane.shared.put(held)
+            if not held:
+                return calls
+        else:
+            held = lane.shared.get(timeout=PATIENCE)
+            if not held:
+                return calls
+            outcomes = [_ending(chance, each) for each in held]
+            if chance.random() < 0.5:
+                store.settle_many(outcomes)
+            else:
+                for each in outcomes:
+                    store.settle(each.id, each.token, each.outcome, each.detail)
+                calls += len(outcomes) - 1
+
+
+def _ending(chance: random.Random, held: Held) -> Outcome:
+    kind: Any = chance.choice(["done"] * 8 + ["failed", "released"])
+    return Outcome(held.id, held.token, kind, {"retry_in_ms": 0} if kind == "failed" else {})
+
+
 def ticker(store: Store, lane: Lane) -> list[UUID]:
     """Ten threads, each with a store of its own, tick one moment; the jobs they fired."""
     expected, following = lane.shared
