@@ -19,8 +19,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -30,6 +29,7 @@ from pyjobs.errors import PyjobsError, StoreUnavailable
 from pyjobs.records import ClaimedJob, ClaimRequest, Outcome, Settled
 from pyjobs.store.base import Store
 from pyjobs.worker import outcomes
+from pyjobs.worker.aside import Aside
 from pyjobs.worker.attempt import Attempt, Ending, Hand
 from pyjobs.worker.executors import Crew
 from pyjobs.worker.inbox import Inbox
@@ -92,7 +92,7 @@ class Dispatcher:
         self._inbox = inbox
         self._journal = journal
         self._trouble = Trouble("dispatcher")
-        self._aside = ThreadPoolExecutor(1, "pyjobs-replies")
+        self._aside = Aside("pyjobs-replies")
         self._seeing: Future[None] | None = None  # to the last reply, while the next call is made
         self._arriving = 0  # jobs of that one, until they are with the crew
         self._unsettled: list[tuple[Ending, Outcome]] = []
@@ -114,14 +114,14 @@ class Dispatcher:
             self._serve()
         finally:
             self._wind_down()
-            self._aside.shutdown(wait=False)
+            self._aside.close()
 
     def _serve(self) -> None:
         idle = self._plan.poll
         while not self._stopping.is_set():
             try:
                 reply = self._turn()
-                if reply.more:
+                if reply.more or self._request is not None:
                     continue
                 if self._plan.once and self._is_finished(reply):
                     return
@@ -142,13 +142,18 @@ class Dispatcher:
         if self._request is None and room > 0:
             self._request = self._ask(room)
         reply = self._exchange()
-        self._wait_aside()
+        try:
+            self._wait_aside()
+        finally:  # whatever became of the last one, this one holds jobs too
+            self._hand_over(reply)
+        return reply
+
+    def _hand_over(self, reply: Reply) -> None:
         if reply.more:
             self._arriving = len(reply.jobs)
-            self._seeing = self._aside.submit(self._see_to, reply)
+            self._seeing = self._aside.submit(lambda: self._see_to(reply))
         else:
             self._see_to(reply)
-        return reply
 
     def _wait_aside(self) -> None:
         """Until the last reply is seen to; whatever went wrong there is raised here."""
@@ -158,7 +163,8 @@ class Dispatcher:
 
     def _is_finished(self, reply: Reply) -> bool:
         """Nothing is held, and a claim made after the last outcome was settled found nothing."""
-        return reply.asked > 0 and not reply.jobs and not self._hand
+        nothing_held = not self._hand and not self._unsettled and self._inbox.is_empty
+        return reply.asked > 0 and not reply.jobs and nothing_held
 
     # From the crew
 
@@ -186,7 +192,7 @@ class Dispatcher:
     def _room(self) -> int:
         """How many more jobs to hold: enough that nobody is idle while a call is on its way."""
         ahead = 0 if self._pace is None else int(_HORIZON / max(self._pace, 1e-6))
-        held = self._crew.load + self._arriving
+        held = self._arriving + self._crew.load  # in this order: what arrives meanwhile is counted twice, not left out
         return min(self._crew.size + min(ahead, self._plan.prefetch) - held, _LARGEST_CLAIM)
 
     # To the database and back
@@ -196,10 +202,13 @@ class Dispatcher:
         sent, self._unsettled = self._unsettled, []
         try:
             reply = self._send(sent)
-        except BaseException:
+        except BaseException as error:
             self._unsettled = sent + self._unsettled
+            if isinstance(error, PyjobsError) and not isinstance(error, StoreUnavailable):
+                self._request = None  # a claim that is refused has taken nothing
             raise
-        self._request = None
+        if reply.asked:
+            self._request = None
         self._trouble.over()
         return reply
 
@@ -212,8 +221,7 @@ class Dispatcher:
         except PyjobsError:
             if not sent:
                 raise
-            sent, answers = self._settled_one_by_one(sent)
-            _, jobs = self._call([], request)
+            return Reply(*self._settled_one_by_one(sent))  # the claim is made in the next turn
         return Reply(sent, answers, request.max_jobs if request else 0, jobs)
 
     def _call(
@@ -268,8 +276,11 @@ class Dispatcher:
 
     def _see_to(self, reply: Reply) -> None:
         """Begin what was claimed, and tell what became of what was settled."""
-        self._hand.drop(ending.claimed for ending, _ in reply.sent)
-        self._begin(reply.jobs)
+        try:
+            self._hand.drop(ending.claimed for ending, _ in reply.sent)
+            self._begin(reply.jobs)
+        finally:
+            self._arriving = 0
         for (ending, outcome), answer in zip(reply.sent, reply.answers, strict=True):
             self._journal.settled(ending, outcome, answer)
         self._journal.claimed(reply.jobs)
@@ -285,14 +296,15 @@ class Dispatcher:
         for lost in self._hand.take(attempts):
             self._crew.halt(lost, "lost")
         self._crew.start(attempts)
-        self._arriving = 0
 
     # The end
 
     def _wind_down(self) -> None:
         """Give back what has not begun, let the rest finish, then ask it to stop, then leave it behind."""
-        with suppress(Exception):  # it was logged, or is the reason for this
+        try:
             self._wait_aside()
+        except Exception:
+            _log.exception("what a claim brought could not be begun: it is left to its lease")
         self._note(self._crew.withdraw())
         self._finish(self._plan.grace)
         self._crew.halt_all("stop")
@@ -310,8 +322,8 @@ class Dispatcher:
             try:
                 self._collect()
                 reply = self._exchange()
-                self._see_to(replace(reply, jobs=()))
                 self._give_back(reply.jobs)
+                self._see_to(replace(reply, jobs=()))
                 if not self._hand and not self._unsettled:
                     return
                 if not self._unsettled and not self._hurrying.is_set():

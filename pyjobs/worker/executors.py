@@ -184,6 +184,8 @@ class Crew:
             for each in left:
                 self._running.remove(each)
                 each.halt("stop")
+            if not self._running:
+                self._note_busy(stops=True)
         for each in left:
             self._interrupt(each)
         return [outcomes.ending(each, outcomes.not_performed(each.claimed)) for each in left]
@@ -211,6 +213,8 @@ class Crew:
         except RuntimeError as no_thread:  # the system has no more of them: a failed attempt, not one left hanging
             with self._changed:
                 self._running.discard(attempt)
+                if not self._running:
+                    self._note_busy(stops=True)
             self._report(outcomes.ending(attempt, outcomes.raised(attempt.claimed, no_thread)))
 
     def _serve(self, first: Attempt) -> None:

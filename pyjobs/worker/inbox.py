@@ -27,6 +27,10 @@ class Inbox:
             self._asleep = False
             self._store.wake()
 
+    @property
+    def is_empty(self) -> bool:
+        return self._endings.empty()
+
     def take_all(self) -> list[Ending]:
         taken = []
         try:
@@ -39,7 +43,7 @@ class Inbox:
         """Until an ending is there, the database says that there may be work, or that long."""
         self._asleep = True
         try:
-            if self._endings.empty():
+            if self.is_empty:
                 self._store.wait(seconds)
         finally:
             self._asleep = False

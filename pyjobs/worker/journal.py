@@ -87,7 +87,7 @@ class Hooks:
 
 
 class Journal:
-    """Written to by the dispatcher alone."""
+    """Written to by the one thread that sees to a reply; ``lost``, which no report counts, by others as well."""
 
     def __init__(self, worker: str, hooks: Hooks) -> None:
         self._worker = worker

@@ -20,6 +20,7 @@ from pyjobs import duration
 from pyjobs.context import Permanent, RetryAfter, Snooze
 from pyjobs.errors import InvalidArguments, PyjobsError
 from pyjobs.records import ClaimedJob, Outcome, OutcomeKind
+from pyjobs.tenant import current
 from pyjobs.worker.attempt import Attempt, Ending
 
 _LONGEST_TYPE = 190
@@ -59,9 +60,9 @@ def _perform(attempt: Attempt) -> Result:
 
 
 def _scope(attempt: Attempt) -> AbstractContextManager[None]:
-    """Its tenant's. Threads and tasks begin in nobody's, so there is nothing to enter for a job of no tenant."""
+    """Its tenant's. Threads and tasks begin in nobody's as a rule, and then a job of no tenant has nothing to enter."""
     tenant = attempt.claimed.tenant
-    return _NOBODYS if tenant is None else attempt.job.entered(tenant)
+    return _NOBODYS if tenant is None and current() is None else attempt.job.entered(tenant)
 
 
 def _refuse_unperformed(answer: object) -> None:
