@@ -43,7 +43,8 @@ BEGIN
     END IF;
 END//
 
--- (After a deadlock the engine has undone the whole transaction: then there is no savepoint.)
+-- (After a deadlock the engine has undone the whole transaction: then there is no savepoint. Where a call fails before it has begun,
+-- `alone` is NULL and nothing is to be undone: a savepoint of that name would be an earlier call's.)
 DROP PROCEDURE IF EXISTS jobs__undo//
 CREATE PROCEDURE jobs__undo(alone BOOLEAN)
 SQL SECURITY DEFINER
@@ -51,8 +52,9 @@ BEGIN
     DECLARE CONTINUE HANDLER FOR 1305 BEGIN END;
     IF alone THEN
         ROLLBACK;
-    ELSE
+    ELSEIF NOT alone THEN
         ROLLBACK TO SAVEPOINT jobs__call;
+        RELEASE SAVEPOINT jobs__call;
     END IF;
 END//
 

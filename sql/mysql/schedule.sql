@@ -65,8 +65,6 @@ BEGIN
     ELSEIF next_run_at IS NULL OR next_run_at NOT BETWEEN '0001-01-02 00:00:00' AND '9999-12-30 00:00:00' THEN  -- as jobs__moment
         CALL jobs__refuse('PJ011', CONCAT('the schedule ', JSON_QUOTE(name), ' has no next moment'), 'pass the moment at which it fires next');
     END IF;
-    CALL jobs__draft(job, 'job', job_options, 'options.', NULL, 'queue, priority, max_attempts, timeout_ms, tenant, meta',
-                     queue, priority, max_attempts, timeout_ms, bound, path, moment, run_at, state, unique_key, kept, tenant, batch_id, meta);
 
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
@@ -76,6 +74,9 @@ BEGIN
             ROLLBACK;
             RESIGNAL;
         END;
+        -- (Within: with autocommit off, whatever is read begins a transaction.)
+        CALL jobs__draft(job, 'job', job_options, 'options.', NULL, 'queue, priority, max_attempts, timeout_ms, tenant, meta',
+                         queue, priority, max_attempts, timeout_ms, bound, path, moment, run_at, state, unique_key, kept, tenant, batch_id, meta);
         CALL jobs__put_schedule(name, job, cron, every_ms, COALESCE(timezone, 'UTC'), args, job_options, source, enabled, next_run_at);
         COMMIT;
     END;

@@ -224,3 +224,26 @@ class TestTwoSessions:
         assert store.job(id) is None
         enqueue(store, id=uuid4())
         assert found(store, perform(store)).state == "done"
+
+
+def test_a_refused_call_undoes_nothing_but_itself(theirs: Any, sql: Any) -> None:
+    """Whether it had begun or not: what its caller wrote between two refused calls stays."""
+    for refused in ("nobody", "work"):  # the second time it is the tenant in scope
+        with pytest.raises(Exception, match=r"nobody|tenant"):
+            theirs.execute(f"""CALL jobs_enqueue_many('[{{"name": "{refused}"}}]')""")
+        theirs.execute(f"INSERT INTO jobs_paused (queue, paused_at) VALUES ('{refused}', NOW())")
+        theirs.execute("SET @pyjobs_tenant = REPEAT('x', 191)")
+    theirs.execute("COMMIT")
+
+    assert sql.value("SELECT COUNT(*) FROM jobs_paused") == 2
+
+
+def test_a_schedule_is_put_by_a_session_that_does_not_commit_by_itself(store: Store, database: Any) -> None:
+    define(store)
+    connection = database.connect()
+    connection.execute("SET autocommit = 0")
+
+    connection.execute("CALL jobs_put_schedule('hourly', '{\"job\": \"work\", \"every_ms\": 3600000}', '2030-01-01')")
+
+    assert [each.name for each in store.schedules()] == ["hourly"]
+    connection.close()
