@@ -72,7 +72,7 @@ class Crew:
         with self._changed:
             if self._ended == 0:
                 return None
-            self._note_busy(stops=not self._running)
+            self._note_busy()
             pace, self._ended, self._busy = self._busy / self._ended, 0, 0.0
             return pace
 
@@ -160,14 +160,14 @@ class Crew:
         self._ended += 1
         following = self._next()
         if not self._running:
-            self._note_busy(stops=True)
+            self._note_busy()
         return True, following
 
-    def _note_busy(self, stops: bool) -> None:
+    def _note_busy(self) -> None:
         now = time.monotonic()
         if self._busy_since is not None:
             self._busy += now - self._busy_since
-        self._busy_since = None if stops else now
+        self._busy_since = now if self._running else None
 
     def _launch(self, attempts: Sequence[Attempt]) -> None:
         """Begin what has a place."""
@@ -185,7 +185,7 @@ class Crew:
                 self._running.remove(each)
                 each.halt("stop")
             if not self._running:
-                self._note_busy(stops=True)
+                self._note_busy()
         for each in left:
             self._interrupt(each)
         return [outcomes.ending(each, outcomes.not_performed(each.claimed)) for each in left]
@@ -214,7 +214,7 @@ class Crew:
             with self._changed:
                 self._running.discard(attempt)
                 if not self._running:
-                    self._note_busy(stops=True)
+                    self._note_busy()
             self._report(outcomes.ending(attempt, outcomes.raised(attempt.claimed, no_thread)))
 
     def _serve(self, first: Attempt) -> None:
