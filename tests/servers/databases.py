@@ -218,11 +218,10 @@ def _statements(connection: mysql.Connection) -> Iterator[str]:
             yield cursor.mogrify(f"INSERT INTO `{name}` VALUES ({', '.join(['%s'] * len(row))})", row)
     views = [name for (name,) in connection.execute(tables.format("VIEW")).fetchall()]
     yield from _by_need({name: connection.execute(f"SHOW CREATE VIEW `{name}`").fetchone()[1] for name in views})
-    routines = "SELECT routine_name, sql_mode FROM information_schema.routines WHERE routine_schema = DATABASE()"
-    modes = connection.execute(routines).fetchall()
-    yield "SET NAMES utf8mb4 COLLATE utf8mb4_bin"
-    for name, mode in modes:
+    kept = "SELECT routine_name, sql_mode, collation_connection FROM information_schema.routines"
+    for name, mode, collation in connection.execute(f"{kept} WHERE routine_schema = DATABASE()").fetchall():
         yield f"SET sql_mode = '{mode}'"
+        yield f"SET NAMES utf8mb4 COLLATE {collation}"
         yield connection.execute(f"SHOW CREATE PROCEDURE `{name}`").fetchone()[2]
     yield "SET foreign_key_checks = 1"
 

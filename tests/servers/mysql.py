@@ -65,7 +65,7 @@ class LocalServer(process.LocalServer):
         return [*self.program, *self.common(), *(f"--{name}={value}" for name, value in given.items())]
 
     def common(self) -> list[str]:
-        return [f"--datadir={self.data}", *(["--user=root"] if os.geteuid() == 0 else [])]
+        return [f"--datadir={self.data}", f"--tmpdir={self.temporary}", *(["--user=root"] if os.geteuid() == 0 else [])]
 
     def run(self, command: list[str]) -> None:
         """Run what makes the data folder."""
@@ -76,6 +76,14 @@ class LocalServer(process.LocalServer):
     @property
     def data(self) -> Path:
         return self.folder / "data"
+
+    @property
+    def temporary(self) -> Path:
+        """A folder of its own: a server that starts removes all temporary tables from its folder, those of another that
+        runs too, and MariaDB dies of that (``ha_maria::drop_table`` of one it could not open)."""
+        folder = self.folder / "temporary"
+        folder.mkdir(exist_ok=True)
+        return folder
 
     def answers(self) -> bool:
         return answers(self.url("mysql"))

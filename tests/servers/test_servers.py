@@ -12,7 +12,7 @@ import psycopg
 import pymysql
 import pytest
 
-from servers import folders
+from servers import folders, mysql
 from servers.databases import REQUIRE_VARIABLE, Database
 from servers.postgresql import LocalServer
 
@@ -84,6 +84,14 @@ def test_a_restart_ends_connections_and_keeps_what_was_committed(database: Datab
     after = database.connect()
     assert after.execute("SELECT one FROM kept").fetchone() == (1,)
     after.close()
+
+
+@pytest.mark.databases("mysql")
+def test_servers_do_not_share_the_folder_of_their_temporary_tables(database: Database) -> None:
+    if not isinstance(database.server, mysql.LocalServer):
+        pytest.skip("this server is not of our own")
+    [folder] = database.connect().execute("SELECT @@tmpdir").fetchone()
+    assert Path(folder) == database.server.folder / "temporary"
 
 
 def test_a_server_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) -> None:
