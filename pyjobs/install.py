@@ -320,7 +320,8 @@ class _Mysql(_Package):
         self.run(connection, "DROP VIEW IF EXISTS jobs__installed;")
 
     def run(self, connection: Any, text: str) -> None:
-        for statement in mysql_statements(text):
+        [version] = execute(connection, "SELECT VERSION()").fetchone()
+        for statement in mysql_statements(mysql_exact(text, version)):
             execute(connection, statement)
 
     def drop(self, connection: Any) -> None:
@@ -362,7 +363,7 @@ _PACKAGES: dict[str, type[_Package]] = {
 _MYSQL_SESSION = """
 SET SESSION sql_mode =
     'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION';
-SET NAMES utf8mb4 COLLATE utf8mb4_bin;
+SET NAMES 'utf8mb4' COLLATE 'utf8mb4_bin';
 SET SESSION time_zone = '+00:00';
 """
 _RELATIONS = (
@@ -380,6 +381,12 @@ def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
     cursor = connection.cursor()
     cursor.execute(statement, *([values] if values else []))
     return cursor
+
+
+def mysql_exact(text: str, version: str) -> str:
+    """The routines with the collation that pads nothing with spaces, which each server calls otherwise."""
+    exact = "utf8mb4_nopad_bin" if "MariaDB" in version else "utf8mb4_0900_bin"
+    return text.replace("COLLATE utf8mb4_bin", f"COLLATE {exact}")
 
 
 def mysql_statements(text: str) -> Iterator[str]:

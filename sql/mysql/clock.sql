@@ -6,6 +6,9 @@
 -- A routine keeps the sql_mode, the character set and the collation under which it was created, not its caller's. Every text
 -- names its character set all the same, because a routine's variables would else have that of the database.
 --
+-- COLLATE utf8mb4_bin stands for a collation that pads nothing with spaces, or "a " would be "a": utf8mb4_0900_bin on MySQL, utf8mb4_nopad_bin on
+-- MariaDB, which is put there as the files are sent. Literals keep the real one, in quotes below, which is that of what JSON functions give.
+--
 -- JSON is never parsed by the engine where its text matters: a JSON column, and each function that gives JSON back, writes numbers anew,
 -- sorts keys and drops doubles; lone surrogates, 1e400 (MySQL) and what is nested 32 deep (MariaDB) are errors to it. So documents are
 -- taken apart as text: jobs__split. They may be nested 100 deep.
@@ -17,7 +20,7 @@
 -- characters; the whole of it and the hint are left in the session's @jobs_message and @jobs_hint.
 
 SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION';
-SET NAMES utf8mb4 COLLATE utf8mb4_bin;
+SET NAMES 'utf8mb4' COLLATE 'utf8mb4_bin';
 
 DELIMITER //
 

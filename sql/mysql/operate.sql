@@ -41,7 +41,7 @@ BEGIN
         SET ids = CONCAT('[', SUBSTRING(ids, 2), ']');
     END IF;
 
-    IF COALESCE(named, ids, state, queue, name, batch_id, dead_reason, moment) IS NULL AND any_tenant THEN
+    IF COALESCE(named, ids, batch_id) IS NULL AND moment IS NULL AND COALESCE(state, queue, name, dead_reason) IS NULL AND any_tenant THEN
         CALL jobs__refuse('PJ003', 'the filter has no key', 'say which jobs are meant, such as {"state": "dead"}');
     ELSEIF state NOT IN ('scheduled', 'pending', 'running', 'done', 'dead', 'cancelled') THEN
         CALL jobs__refuse('PJ003', CONCAT('filter.state is ', JSON_QUOTE(LEFT(state, 40))), 'the states are scheduled, pending, running, done, dead and cancelled');
@@ -50,7 +50,7 @@ BEGIN
                           'the reasons are exhausted, permanent, invalid_args, unknown_name and lost');
     END IF;
     SET wanted = JSON_OBJECT('ids', COALESCE(CONCAT('["', named, '"]'), ids), 'state', state, 'queue', queue, 'name', name, 'tenant', tenant, 'any_tenant', any_tenant,
-                             'batch_id', batch_id, 'dead_reason', dead_reason, 'before', CAST(moment AS CHAR), 'limit', COALESCE(most, 2147483647));
+                             'batch_id', batch_id, 'dead_reason', dead_reason, 'before', CAST(moment AS CHAR CHARACTER SET ascii), 'limit', COALESCE(most, 2147483647));
 END//
 
 -- The next jobs that a filter means, locked, of those in one of the states given, and of running ones those that are not flagged

@@ -186,7 +186,9 @@ class TestMysqlClient:
         """Nothing but the stamp is missing of what ``pyjobs migrate`` installs."""
         tables = ROOT / "migrations" / "mysql" / "pyjobs-0001-tables.sql"
         files = [tables, *(ROOT / "sql" / "mysql" / f"{name}.sql" for name in ROUTINES)]
-        mysql_client(empty_database, "".join(f"source {file}\n" for file in files))
+        exact = "utf8mb4_nopad_bin" if database_name == "mariadb" else "utf8mb4_0900_bin"
+        text = "".join(f"{file.read_text()}\nDELIMITER ;\n" for file in files)
+        mysql_client(empty_database, text.replace("COLLATE utf8mb4_bin", f"COLLATE {exact}"))
 
         with databases.fresh(database_name, installed=False) as other:
             migrate(other.url)
