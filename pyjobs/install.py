@@ -24,6 +24,7 @@ import hashlib
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -59,6 +60,9 @@ ROUTINES = (
 )
 ROUTINES_ID = "pyjobs-routines-"
 LOCK_PATIENCE = 30  # seconds to wait for another migration
+REPLACE_PATIENCE = (
+    30  # seconds to wait for transactions that keep MySQL and MariaDB from replacing what they have called
+)
 CREATED = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:SQL\s+SECURITY\s+\w+\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)",
     re.MULTILINE | re.IGNORECASE,
@@ -322,7 +326,7 @@ class _Mysql(_Package):
     def run(self, connection: Any, text: str) -> None:
         [version] = execute(connection, "SELECT VERSION()").fetchone()
         for statement in mysql_statements(mysql_exact(text, version)):
-            execute(connection, statement)
+            _replace(connection, statement)
 
     def drop(self, connection: Any) -> None:
         super().drop(connection)
@@ -365,7 +369,9 @@ SET SESSION sql_mode =
     'STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION';
 SET NAMES 'utf8mb4' COLLATE 'utf8mb4_bin';
 SET SESSION time_zone = '+00:00';
+SET SESSION lock_wait_timeout = 1;
 """
+_MYSQL_LOCK_WAIT_TIMEOUT = 1205
 _RELATIONS = (
     "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
     " WHERE n.nspname = current_schema() AND c.relname = ANY(%s)"
@@ -381,6 +387,27 @@ def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
     cursor = connection.cursor()
     cursor.execute(statement, *([values] if values else []))
     return cursor
+
+
+def _replace(connection: Any, statement: str) -> None:
+    """Execute a statement that others may keep from what it replaces: on MySQL and MariaDB a routine or view stays as it
+    is for a transaction that has used it. Whoever uses it next queues up behind one who waits, so this waits for a
+    second at a time (``lock_wait_timeout``) and lets them pass in between."""
+    deadline, pause = time.monotonic() + REPLACE_PATIENCE, 1.0
+    while True:
+        try:
+            execute(connection, statement)
+            return
+        except Exception as error:
+            if error.args[:1] != (_MYSQL_LOCK_WAIT_TIMEOUT,):
+                raise
+            if time.monotonic() + pause > deadline:
+                raise StoreUnavailable(
+                    "a transaction that has called a routine of pyjobs is open, so that it cannot be replaced",
+                    "wait until it has ended, or end it (SHOW PROCESSLIST), and then migrate again, which goes on from here",
+                ) from error
+        time.sleep(pause)
+        pause *= 1.5
 
 
 def mysql_exact(text: str, version: str) -> str:

@@ -12,8 +12,10 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from yoyo.connections import parse_uri
 
 from pyjobs import install
 from pyjobs.errors import InvalidConfiguration, PyjobsError, StoreUnavailable
+from pyjobs.store import open_store
 from servers.databases import Database, Databases
 
 ROOT = Path(__file__).parents[2]
@@ -564,3 +567,52 @@ def a_user(database: Database, kind: str = "nobody") -> Iterator[str]:
     finally:
         connection.execute(f"DROP OWNED BY {name}; DROP ROLE {name}")
         connection.close()
+
+
+@pytest.mark.databases("mysql")
+class TestOpenTransactions:
+    """A transaction that has called a routine keeps MySQL and MariaDB from replacing it, or the clock that it read."""
+
+    @pytest.fixture
+    def caller(self, database: Database) -> Iterator[Any]:
+        """A connection whose transaction has enqueued; what is installed is to be sent again."""
+        connection = database.connect()
+        connection.execute("DROP VIEW jobs__installed")
+        connection.execute("CALL jobs_define('work', NULL)")
+        connection.execute("BEGIN")
+        connection.execute("CALL jobs_enqueue('work', '{}', '{\"unique_key\": \"k\"}')").fetchall()
+        yield connection
+        connection.close()
+
+    def test_one_is_waited_for_and_nobody_else_is_stopped(self, database: Database, caller: Any) -> None:
+        store = open_store(database.url)
+        store.enqueue("work", "{}")
+        waits = []
+        with ThreadPoolExecutor() as threads:
+            migrating = threads.submit(install.migrate, database.url)
+            for _ in range(30):
+                start = time.monotonic()
+                store.enqueue("work", "{}")
+                waits.append(time.monotonic() - start)
+                time.sleep(0.1)
+            assert not migrating.done()
+            caller.execute("COMMIT")
+            assert migrating.result().changed == (ROUTINES_ID,)
+
+        assert 0.3 < max(waits) < 2  # somebody met the one who waited, which let go after a second
+        assert install.status(database.url).current
+        assert store.count() == 32
+        store.close()
+
+    def test_one_that_does_not_end_is_told_of(
+        self, database: Database, caller: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(install, "REPLACE_PATIENCE", 2)
+        with pytest.raises(StoreUnavailable, match="a transaction that has called a routine of pyjobs is open") as said:
+            install.migrate(database.url)
+        assert "migrate again" in said.value.hint
+        assert not install.status(database.url).current
+
+        caller.execute("COMMIT")
+        assert install.migrate(database.url).changed == (ROUTINES_ID,)
+        assert install.status(database.url).current
