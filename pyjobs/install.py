@@ -390,9 +390,9 @@ def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> Any:
 
 
 def _replace(connection: Any, statement: str) -> None:
-    """Execute a statement that others may keep from what it replaces: on MySQL and MariaDB a routine or view stays as it
-    is for a transaction that has used it. Whoever uses it next queues up behind one who waits, so this waits for a
-    second at a time (``lock_wait_timeout``) and lets them pass in between."""
+    """Execute a statement that others may keep from what it replaces: on MySQL and MariaDB a routine or view stays as
+    it is for a transaction that has used it. Whoever uses it next queues up behind one who waits, so this waits for
+    a second at a time (``lock_wait_timeout``) and lets them pass in between."""
     deadline, pause = time.monotonic() + REPLACE_PATIENCE, 1.0
     while True:
         try:
@@ -404,7 +404,7 @@ def _replace(connection: Any, statement: str) -> None:
             if time.monotonic() + pause > deadline:
                 raise StoreUnavailable(
                     "a transaction that has called a routine of pyjobs is open, so that it cannot be replaced",
-                    "wait until it has ended, or end it (SHOW PROCESSLIST), and then migrate again, which goes on from here",
+                    "wait until it has ended, or end it (SHOW PROCESSLIST); then migrate again, which goes on from here",
                 ) from error
         time.sleep(pause)
         pause *= 1.5
