@@ -17,7 +17,7 @@ SQL SECURITY DEFINER
 BEGIN
     DECLARE callback, callback_args, callback_options, queue, bound, path, state, unique_key, kept, tenant, batch_tenant, meta, batch_id, counts LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE priority, max_attempts, timeout_ms BIGINT;
-    DECLARE moment, run_at DATETIME(6);
+    DECLARE run_at DATETIME(6);
     DECLARE bucket VARBINARY(2284);
     DECLARE job CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE inserted BOOLEAN;
@@ -31,14 +31,14 @@ BEGIN
        FOR UPDATE;
     IF callback IS NOT NULL THEN
         CALL jobs__draft(callback, NULL, callback_options, 'callback.options.', NULL, 'queue, priority, max_attempts, timeout_ms, run_at, delay_ms, tenant, meta',
-                         queue, priority, max_attempts, timeout_ms, bound, path, moment, run_at, state, unique_key, kept, tenant, batch_id, meta);
+                         queue, priority, max_attempts, timeout_ms, bound, path, now, run_at, state, unique_key, kept, tenant, batch_id, meta);
         CALL jobs__bucket(bound, path, callback_args, bucket);
         CALL jobs__new_id(job);
         -- The counts are the last member of meta, so that they are what counts.
         IF meta IS NOT NULL AND meta NOT REGEXP '^\\{[ \\t\\n\\r]*\\}$' THEN
             SET counts = CONCAT(LEFT(meta, CHAR_LENGTH(meta) - 1), ', ', SUBSTRING(counts, 2));
         END IF;
-        CALL jobs__insert(job, callback, queue, state, priority, run_at, bucket, max_attempts, timeout_ms, NULL, batch_tenant, NULL, moment, callback_args, counts, inserted);
+        CALL jobs__insert(job, callback, queue, state, priority, run_at, bucket, max_attempts, timeout_ms, NULL, batch_tenant, NULL, now, callback_args, counts, inserted);
     END IF;
     UPDATE jobs_batches b SET b.finished_at = now, b.callback_id = job WHERE b.id = batch;
 END//

@@ -7,7 +7,9 @@
 --
 -- A caller's transaction may be at REPEATABLE READ and long. So nothing here reads with a lock what may not be there, which would lock a gap;
 -- definitions are read without one; and of what is there only the row of a key that was met held is locked, which settling passes by
--- (jobs__loose_keys), and the door of a batch, which no outcome needs.
+-- (jobs__loose_keys), and the door of a batch, which no outcome needs. That a key was passed by is read without a lock too: the lock would keep
+-- settles from saying so of others. So to a snapshot from before that, the key is held yet: the answer is the job that held it when the transaction
+-- began to read, as if that had ended just after the call.
 --
 -- The caller's transaction is never ended. What takes more than one statement is undone to a savepoint when one of them fails; a
 -- caller without a transaction gets one for the length of the call. There is one if a savepoint is still there after it was set.
@@ -102,18 +104,24 @@ DROP PROCEDURE IF EXISTS jobs__scope//
 CREATE PROCEDURE jobs__scope(OUT scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
-    SET scope = NULLIF(CONVERT(@pyjobs_tenant USING utf8mb4), '');
+    DECLARE CONTINUE HANDLER FOR 1300 SET scope = NULL;
+    SET scope = CONVERT(@pyjobs_tenant USING utf8mb4);
+    -- What was set as bytes is text only if it is UTF-8. (Of what is not, MySQL makes NULL and MariaDB error 1300.)
+    IF @pyjobs_tenant IS NOT NULL AND scope IS NULL OR LOCATE(CHAR(0 USING utf8mb4), scope) > 0 THEN
+        CALL jobs__refuse('PJ010', 'the tenant in scope is not a text that can be kept', 'set @pyjobs_tenant to a text of 1 to 190 characters, or to NULL for none');
+    END IF;
+    SET scope = NULLIF(scope, '');
     CALL jobs__fit(scope, 'the tenant in scope');
 END//
 
 -- What a definition and options make of a job, but for its id, args and bucket; `kept` is for how long its unique key is kept, `bound` and `path` what
 -- its bucket is made of. `scope` is the tenant in scope. A name that is not defined has the defaults, or is refused
--- where `name_place` says how to call it.
+-- where `name_place` says how to call it. `now` is the moment of the call, which the clock is asked for where it is not known yet.
 DROP PROCEDURE IF EXISTS jobs__draft//
 CREATE PROCEDURE jobs__draft(
     name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, name_place LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, place LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, known LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     OUT queue LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT priority BIGINT, OUT max_attempts BIGINT, OUT timeout_ms BIGINT, OUT bound LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT path LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
-    OUT now DATETIME(6), OUT run_at DATETIME(6), OUT state LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT unique_key LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT kept LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT tenant LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT batch_id LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT meta LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+    INOUT now DATETIME(6), OUT run_at DATETIME(6), OUT state LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT unique_key LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT kept LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT tenant LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT batch_id LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT meta LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE members, text_given LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -139,7 +147,9 @@ BEGIN
     IF NOT defined AND name_place IS NOT NULL THEN
         CALL jobs__refuse_undefined(name, name_place);
     END IF;
-    SELECT c.now INTO now FROM jobs_clock c;
+    IF now IS NULL THEN
+        SELECT c.now INTO now FROM jobs_clock c;
+    END IF;
 
     CALL jobs__members(options, CONCAT(place, 'options'), known, members);
     IF members <> '{}' THEN
@@ -212,9 +222,12 @@ BEGIN
         SET holder = NULL;
         SELECT k.job_id INTO holder FROM jobs_keys k WHERE k.`key` = unique_key LOCK IN SHARE MODE;
         SELECT COUNT(*) INTO loose FROM jobs__loose_keys l WHERE l.`key` = unique_key AND l.job_id = holder;
+        IF loose THEN  -- in the snapshot: by now the holder may have been put back, with its key
+            DELETE l FROM jobs__loose_keys l WHERE l.`key` = unique_key AND l.job_id = holder;
+            SET loose = ROW_COUNT() > 0;
+        END IF;
         IF loose THEN
             UPDATE jobs_keys k SET k.job_id = job, k.kept = kept, k.since = now WHERE k.`key` = unique_key AND k.job_id = holder;
-            DELETE l FROM jobs__loose_keys l WHERE l.`key` = unique_key;
         END IF;
     END IF;
     IF holder IS NULL THEN
@@ -433,12 +446,12 @@ END//
 
 -- Read one job as text: it is taken, or refused.
 DROP PROCEDURE IF EXISTS jobs__read_odd//
-CREATE PROCEDURE jobs__read_odd(number INT, element LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+CREATE PROCEDURE jobs__read_odd(number INT, element LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
 SQL SECURITY DEFINER
 BEGIN
     DECLARE members, place, name, args, options, queue, bound, path, state, unique_key, kept, tenant, meta, batch_id LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE priority, max_attempts, timeout_ms BIGINT;
-    DECLARE moment, run_at DATETIME(6);
+    DECLARE run_at DATETIME(6);
     DECLARE job CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
 
     SET place = CONCAT('jobs[', number - 1, ']');
@@ -450,7 +463,7 @@ BEGIN
     CALL jobs__uuid(members, 'id', place, job);
     CALL jobs__draft(name, CONCAT(place, 'name'), options, place, scope,
                      'queue, priority, max_attempts, timeout_ms, run_at, delay_ms, unique_key, unique_for, tenant, batch_id, meta',
-                     queue, priority, max_attempts, timeout_ms, bound, path, moment, run_at, state, unique_key, kept, tenant, batch_id, meta);
+                     queue, priority, max_attempts, timeout_ms, bound, path, now, run_at, state, unique_key, kept, tenant, batch_id, meta);
     UPDATE jobs__incoming i
        SET i.id = COALESCE(job, i.id),
            i.name = name,
@@ -553,7 +566,7 @@ END//
 
 -- Read those that are odd, in their order.
 DROP PROCEDURE IF EXISTS jobs__read_odds//
-CREATE PROCEDURE jobs__read_odds(scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+CREATE PROCEDURE jobs__read_odds(scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
 SQL SECURITY DEFINER
 BEGIN
     DECLARE number INT;
@@ -566,7 +579,7 @@ BEGIN
     OPEN odds;
     FETCH odds INTO number, piece;
     WHILE NOT ended DO
-        CALL jobs__read_odd(number, piece, scope);
+        CALL jobs__read_odd(number, piece, scope, now);
         SET ended = FALSE;
         FETCH odds INTO number, piece;
     END WHILE;
@@ -598,14 +611,14 @@ BEGIN
         IF odds > 0 OR members <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
             CALL jobs__read_pieces(document);
             CALL jobs__read_metas();
-            CALL jobs__read_odds(scope);
+            CALL jobs__read_odds(scope, now);
         END IF;
     ELSE
         CALL jobs__read_pieces(document);
         CALL jobs__id_prefix(prefix);
         UPDATE jobs__incoming i
            SET i.id = CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + i.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + i.n), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10));
-        CALL jobs__read_odds(scope);
+        CALL jobs__read_odds(scope, now);
     END IF;
 
     SELECT MIN(i.n) INTO first

@@ -912,6 +912,29 @@ class TestTenantsInScope:
     def test_none_is_none_when_it_is_said(self, scoped: Store) -> None:
         assert found(scoped, enqueue(scoped, tenant=None)).tenant is None
 
+    @pytest.mark.databases("mysql")
+    @each("given", ["X'61FF'", "CAST(X'E9' AS BINARY)", "X'6100'", "REPEAT('x', 191)"])
+    def test_what_is_no_text_is_refused_not_taken_for_none(self, store: Store, database: Any, given: str) -> None:
+        define(store)
+        connection = database.connect()
+        joined = store.join(connection)
+        enqueue(joined)  # (MySQL remembers of what kind a variable was when a routine first met it)
+        connection.execute(f"SET @pyjobs_tenant = {given}")
+        for way in ways(joined, "work", "{}", {}):
+            with refused(store, BadName, "the tenant in scope"):
+                way()
+        with refused(store, BadName, "the tenant in scope"):
+            joined.open_batch({})
+        connection.close()
+
+    @pytest.mark.databases("mysql")
+    def test_bytes_that_are_a_text_are_taken(self, store: Store, database: Any) -> None:
+        define(store)
+        connection = database.connect()
+        connection.execute("SET @pyjobs_tenant = CAST('akmé' AS BINARY)")
+        assert found(store, enqueue(store.join(connection))).tenant == "akmé"
+        connection.close()
+
     def test_no_scope_is_no_tenant(self, store: Store, database: Any) -> None:
         define(store)
         connection = database.connect()
@@ -920,6 +943,78 @@ class TestTenantsInScope:
 
         assert found(store, enqueue(store.join(connection))).tenant is None
         connection.close()
+
+
+@pytest.mark.databases("mysql")
+class TestAnOldSnapshot:
+    """A caller at REPEATABLE READ sees what was there when its transaction first read, while keys come and go."""
+
+    @pytest.fixture
+    def job(self, store: Store) -> UUID:
+        define(store)
+        return enqueue(store, unique_key="k")
+
+    @pytest.fixture
+    def old(self, store: Store, database: Any, job: UUID) -> Iterator[Store]:
+        """A caller whose transaction has not read yet."""
+        connection = database.connect()
+        connection.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        connection.execute("BEGIN")
+        yield store.join(connection)
+        connection.close()
+
+    @pytest.fixture
+    def producer(self, store: Store, database: Any, job: UUID) -> Iterator[Any]:
+        """Another one, who has met the key held, so that it can only be passed by when it is let go."""
+        connection = database.connect()
+        connection.execute("BEGIN")
+        assert store.join(connection).enqueue("work", "{}", {"unique_key": "k"}) == job
+        yield connection
+        connection.close()
+
+    def test_a_key_let_go_since_is_taken(self, store: Store, old: Store, job: UUID) -> None:
+        assert old.count() == 1
+        assert perform(store) == job
+        assert enqueue(old, unique_key="k") != job
+        assert state(old, job) == "pending"
+
+    def test_one_passed_by_since_is_answered_as_it_was_seen(
+        self, store: Store, old: Store, producer: Any, job: UUID, sql: Any
+    ) -> None:
+        """As if the job had ended just after the call; to lock what says so would keep others from settling."""
+        assert old.count() == 1
+        assert perform(store) == job
+        assert sql.value("SELECT COUNT(*) FROM jobs__loose_keys") == 1
+
+        assert enqueue(old, unique_key="k") == job
+        assert state(old, job) == "pending"
+
+    def test_one_passed_by_before_is_taken(self, store: Store, old: Store, producer: Any, job: UUID) -> None:
+        assert perform(store) == job
+        assert old.count() == 1
+        producer.execute("COMMIT")
+        assert enqueue(old, unique_key="k") != job
+
+    def test_one_that_its_job_has_got_back_since_is_not_taken(
+        self, store: Store, old: Store, producer: Any, job: UUID, sql: Any
+    ) -> None:
+        assert perform(store, "failed", permanent=True) == job
+        assert sql.value("SELECT COUNT(*) FROM jobs__loose_keys") == 1
+        assert old.count() == 1
+        producer.execute("COMMIT")
+        assert store.retry({"id": str(job)}) == 1
+
+        assert enqueue(old, unique_key="k") == job
+        assert state(store, job) == "pending"
+
+
+def test_args_that_are_objects_are_enqueued_at_the_same_moment_as_the_rest(store: Store, sql: Any) -> None:
+    """Each is due at once, though it takes a while to read them."""
+    define(store)
+    call(sql, "jobs_enqueue_many", json.dumps([{"name": "work", "args": {"n": [n]}} for n in range(300)]))
+    jobs = store.jobs(limit=300)
+    assert {job.state for job in jobs} == {"pending"}
+    assert len({job.enqueued_at for job in jobs} | {job.run_at for job in jobs}) == 1
 
 
 def test_moments_are_kept_to_the_millisecond(store: Store) -> None:
