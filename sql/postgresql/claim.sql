@@ -6,8 +6,12 @@
 --
 -- Why the cost does not grow: each statement below reads from the head of an index that holds only what is claimable
 -- next, or makes one probe for each lane (queue and name) or bucket it steps over. ORDER BY names the whole key of the
--- index that is meant, and rows are fetched by id through the primary key alone, so that no statistics, however old,
+-- index that is meant, and rows found there are fetched again by their place alone, so that no statistics, however old,
 -- can make another plan look better. A claim that finds nothing makes a handful of probes and writes nothing.
+--
+-- Why a place (ctid) is as good as an id: nothing that the calling statement could see is cleaned away before that ends,
+-- so no other row can come to stand there; one that was changed meanwhile has moved, and is passed over; and
+-- one that is locked moves for nobody but the locker. It saves three searches of the primary key a job.
 --
 -- Locks: rows of jobs are never waited for. Slots are inserted upwards by (bucket, slot), so that two claims that meet
 -- in a bucket wait in one direction only.
@@ -36,16 +40,16 @@ END
 $$;
 
 -- Lock the first `most` of the candidates that are still pending and unlimited, and not locked elsewhere.
--- (coalesce, because `bucket IS NULL` would let the planner read the line instead of the primary key.)
-CREATE OR REPLACE FUNCTION jobs__lock_unlimited(candidates uuid[], most integer)
-RETURNS uuid[]
+-- (coalesce, because `bucket IS NULL` would let the planner read the line instead.)
+CREATE OR REPLACE FUNCTION jobs__lock_unlimited(candidates tid[], most integer)
+RETURNS tid[]
 LANGUAGE plpgsql
 AS $$
 BEGIN
     RETURN ARRAY(
-        SELECT j.id
+        SELECT j.ctid
           FROM jobs j
-         WHERE j.id = ANY (candidates)
+         WHERE j.ctid = ANY (candidates)
            AND j.state = 'pending'
            AND coalesce(j.bucket, '') = ''
          ORDER BY j.priority, j.run_at, j.id
@@ -61,13 +65,13 @@ $$;
 -- starts where the living ones began, for a second or four times as long as the reading took: so the
 -- long transaction costs a claim a bounded part of its time. What comes in before that place meanwhile, a retry or a
 -- more urgent job, waits that long. This is a stopwatch; no job's fate hangs on it.
-CREATE OR REPLACE FUNCTION jobs__remember_head(head uuid, hint jsonb, begun timestamptz)
+CREATE OR REPLACE FUNCTION jobs__remember_head(head tid, hint jsonb, begun timestamptz)
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 DECLARE
     ended  timestamptz := clock_timestamp();
-    place  jsonb := (SELECT jsonb_build_object('priority', j.priority, 'run_at', j.run_at, 'id', j.id) FROM jobs j WHERE j.id = head);
+    place  jsonb := (SELECT jsonb_build_object('priority', j.priority, 'run_at', j.run_at, 'id', j.id) FROM jobs j WHERE j.ctid = head);
     until  timestamptz := hint ->> 'until';
 BEGIN
     IF until IS NULL OR until <= begun THEN
@@ -116,18 +120,18 @@ $$;
 -- Unlimited work where the heads of all lanes that are wanted are locked by somebody who does not let go: lane after lane,
 -- stepping over what is locked. This reads what is locked, and no lane waits for another.
 CREATE OR REPLACE FUNCTION jobs__pick_past_locked(queues text[], names text[], paused text[], most integer)
-RETURNS uuid[]
+RETURNS tid[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
     lane    record;
-    picked  uuid[] := '{}';
+    picked  tid[] := '{}';
 BEGIN
     FOR lane IN
         SELECT l.queue, l.name FROM jobs__lanes(queues, names, paused) AS l
     LOOP
         picked := picked || ARRAY(
-            SELECT j.id
+            SELECT j.ctid
               FROM jobs j
              WHERE j.state = 'pending'
                AND j.bucket IS NULL
@@ -145,7 +149,7 @@ $$;
 -- Unlimited work, locked, in order. The head of the line serves nearly every claim; a longer look is taken where others
 -- hold the first ones. Where that is full of work that is not for this one, the lanes are looked at: of each that is, its head.
 CREATE OR REPLACE FUNCTION jobs__pick_unlimited(queues text[], names text[], paused text[], most integer)
-RETURNS uuid[]
+RETURNS tid[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -158,15 +162,15 @@ DECLARE
     read_before   bigint := coalesce(pg_stat_get_xact_tuples_returned('jobs_line'::regclass), 0);
     depth         integer;
     seen          integer;
-    candidates    uuid[];
-    picked        uuid[] := '{}';
+    candidates    tid[];
+    picked        tid[] := '{}';
 BEGIN
     FOREACH depth IN ARRAY ARRAY[greatest(20, most), greatest(100, 4 * most)] LOOP
-        SELECT count(*), coalesce(array_agg(l.id) FILTER (WHERE (queues IS NULL OR l.queue = ANY (queues))
+        SELECT count(*), coalesce(array_agg(l.place) FILTER (WHERE (queues IS NULL OR l.queue = ANY (queues))
                                                             AND (names IS NULL OR l.name = ANY (names))
                                                             AND l.queue <> ALL (paused)), '{}')
           INTO seen, candidates
-          FROM (SELECT j.id, j.queue, j.name
+          FROM (SELECT j.ctid AS place, j.queue, j.name
                   FROM jobs j
                  WHERE j.state = 'pending'
                    AND j.bucket IS NULL
@@ -186,10 +190,10 @@ BEGIN
     END LOOP;
 
     candidates := ARRAY(
-        SELECT h.id
+        SELECT h.place
           FROM jobs__lanes(queues, names, paused) AS l
          CROSS JOIN LATERAL (
-               SELECT j.id, j.priority, j.run_at
+               SELECT j.ctid AS place, j.priority, j.run_at, j.id
                  FROM jobs j
                 WHERE j.state = 'pending'
                   AND j.bucket IS NULL
@@ -211,7 +215,7 @@ $$;
 -- of buckets round to it again, and then more from those that have room for more. A bucket without room costs
 -- one probe, however many jobs wait in it. `met` are the buckets of what was picked before.
 CREATE OR REPLACE FUNCTION jobs__walk_ring(lane_queue text, lane_name text, level smallint, start integer, met text[], most integer)
-RETURNS TABLE (id uuid, bucket text, room bigint)
+RETURNS TABLE (place tid, bucket text, room bigint)
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
@@ -271,10 +275,10 @@ BEGIN
              WHERE r.room > 0
              LIMIT most
         )
-        SELECT h.id, h.bucket, o.room
+        SELECT h.place, h.bucket, o.room
           FROM open o
          CROSS JOIN LATERAL (
-               SELECT j.id, j.bucket
+               SELECT j.ctid AS place, j.bucket
                  FROM jobs j
                 WHERE j.state = 'pending'
                   AND j.bucket = o.bucket
@@ -290,13 +294,13 @@ $$;
 
 -- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any.
 CREATE OR REPLACE FUNCTION jobs__pick_limited(queues text[], names text[], paused text[], most integer)
-RETURNS uuid[]
+RETURNS tid[]
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
     start    integer := (random() * 4294967294 - 2147483647)::bigint;
-    ids      uuid[] := '{}';
+    places   tid[] := '{}';
     buckets  text[] := '{}';
     rooms    bigint[] := '{}';
     met      text[];
@@ -333,8 +337,8 @@ BEGIN
         met := '{}';
         level := lane.priority;
         LOOP
-            FOR pick IN SELECT w.id, w.bucket, w.room FROM jobs__walk_ring(lane.queue, lane.name, level, start, met, most - cardinality(met)) AS w LOOP
-                ids := ids || pick.id;
+            FOR pick IN SELECT w.place, w.bucket, w.room FROM jobs__walk_ring(lane.queue, lane.name, level, start, met, most - cardinality(met)) AS w LOOP
+                places := places || pick.place;
                 buckets := buckets || pick.bucket;
                 rooms := rooms || pick.room;
                 met := met || pick.bucket;
@@ -354,16 +358,16 @@ BEGIN
         END LOOP;
     END LOOP;
 
-    IF ids = '{}' THEN
-        RETURN ids;
+    IF places = '{}' THEN
+        RETURN places;
     END IF;
     RETURN ARRAY(
-        SELECT r.id
-          FROM (SELECT j.id, j.priority, j.run_at,
+        SELECT r.place
+          FROM (SELECT p.place, j.priority, j.run_at, j.id,
                        max(p.room) OVER (PARTITION BY p.bucket) AS room,
                        row_number() OVER (PARTITION BY p.bucket ORDER BY j.priority, j.run_at, j.id) AS rank
-                  FROM unnest(ids, buckets, rooms) AS p(id, bucket, room)
-                  JOIN jobs j ON j.id = p.id AND j.id = ANY (ids)) AS r
+                  FROM unnest(places, buckets, rooms) AS p(place, bucket, room)
+                  JOIN jobs j ON j.ctid = p.place AND j.ctid = ANY (places)) AS r
          WHERE r.rank <= r.room
          ORDER BY r.priority, r.rank, r.run_at, r.id
          LIMIT most);
@@ -372,89 +376,91 @@ $$;
 
 -- Of locked rows those that stand in another bucket than their definition says, having been enqueued by one who did not
 -- see it yet: they are given the right one, and answered.
-CREATE OR REPLACE FUNCTION jobs__put_right(picked uuid[])
-RETURNS uuid[]
+CREATE OR REPLACE FUNCTION jobs__put_right(picked tid[])
+RETURNS tid[]
 LANGUAGE plpgsql
 AS $$
 DECLARE
-    misplaced  uuid[] := ARRAY(
-        SELECT j.id
+    misplaced  tid[] := ARRAY(
+        SELECT j.ctid
           FROM jobs j
           JOIN jobs_definitions d ON d.name = j.name
-         WHERE j.id = ANY (picked)
+         WHERE j.ctid = ANY (picked)
            AND CASE WHEN d.concurrency_group IS NULL THEN j.bucket IS NOT NULL
                     ELSE j.bucket IS DISTINCT FROM jobs__bucket(d.concurrency_group, d.concurrency_key, j.args) END);
 BEGIN
     IF misplaced <> '{}' THEN
         UPDATE jobs j
            SET bucket = (SELECT jobs__bucket(d.concurrency_group, d.concurrency_key, j.args) FROM jobs_definitions d WHERE d.name = j.name)
-         WHERE j.id = ANY (misplaced);
+         WHERE j.ctid = ANY (misplaced);
     END IF;
     RETURN misplaced;
 END
 $$;
 
 -- The given jobs in the order of claiming.
-CREATE OR REPLACE FUNCTION jobs__in_order(ids uuid[], most integer)
-RETURNS uuid[]
+CREATE OR REPLACE FUNCTION jobs__in_order(places tid[], most integer)
+RETURNS tid[]
 LANGUAGE sql STABLE
 AS $$
     SELECT ARRAY(
-        SELECT j.id
+        SELECT j.ctid
           FROM jobs j
-         WHERE j.id = ANY (ids)
+         WHERE j.ctid = ANY (places)
          ORDER BY j.priority, j.run_at, j.id
          LIMIT most)
 $$;
 
 -- Of limited jobs those that got a slot for this token.
-CREATE OR REPLACE FUNCTION jobs__take_slots(ids uuid[], token uuid)
-RETURNS uuid[]
+CREATE OR REPLACE FUNCTION jobs__take_slots(places tid[], token uuid)
+RETURNS tid[]
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
-    served  uuid[] := '{}';
+    served  tid[] := '{}';
     job     record;
     spent   text;     -- the bucket that has no more
     last    text;     -- the bucket a slot was taken in last, and its number
     slot    integer;
 BEGIN
     -- These jobs are pending: a slot that stands in the name of one is not valid.
-    DELETE FROM jobs_slots s WHERE s.job_id = ANY (ids);
+    DELETE FROM jobs_slots s WHERE s.job_id = ANY (ARRAY(SELECT j.id FROM jobs j WHERE j.ctid = ANY (places)));
 
     -- Where each bucket lets one through, which is usual, there is no number to look for: who finds it taken has no place.
     IF NOT EXISTS (
         SELECT
-          FROM (SELECT DISTINCT split_part(j.bucket, ':', 1) AS name FROM jobs j WHERE j.id = ANY (ids)) AS b
+          FROM (SELECT DISTINCT split_part(j.bucket, ':', 1) AS name FROM jobs j WHERE j.ctid = ANY (places)) AS b
           JOIN jobs_groups g ON g.name = b.name
          WHERE g.slots > 1)
     THEN
-        WITH taken AS (
+        WITH first AS MATERIALIZED (
+            SELECT DISTINCT ON (j.bucket) j.bucket, j.id, j.ctid AS place
+              FROM jobs j
+             WHERE j.ctid = ANY (places)
+             ORDER BY j.bucket, j.priority, j.run_at, j.id
+        ), taken AS (
             INSERT INTO jobs_slots (bucket, slot, job_id, token, taken_at)
             SELECT f.bucket, 0, f.id, jobs__take_slots.token, jobs_now()
-              FROM (SELECT DISTINCT ON (j.bucket) j.bucket, j.id
-                      FROM jobs j
-                     WHERE j.id = ANY (ids)
-                     ORDER BY j.bucket, j.priority, j.run_at, j.id) AS f
+              FROM first f
              WHERE NOT EXISTS (SELECT FROM jobs_slots s WHERE s.bucket = f.bucket)  -- the limit may have been higher
              ORDER BY f.bucket
             ON CONFLICT DO NOTHING
             RETURNING job_id
         )
-        SELECT coalesce(array_agg(t.job_id), '{}') INTO served FROM taken t;
+        SELECT coalesce(array_agg(f.place), '{}') INTO served FROM taken t JOIN first f ON f.id = t.job_id;
         RETURN served;
     END IF;
 
     FOR job IN
-        SELECT j.id, j.bucket FROM jobs j WHERE j.id = ANY (ids) ORDER BY j.bucket, j.priority, j.run_at, j.id
+        SELECT j.ctid AS place, j.id, j.bucket FROM jobs j WHERE j.ctid = ANY (places) ORDER BY j.bucket, j.priority, j.run_at, j.id
     LOOP
         CONTINUE WHEN job.bucket = spent;
         slot := jobs__take_slot(job.bucket, job.id, jobs__take_slots.token, CASE WHEN job.bucket = last THEN slot ELSE -1 END);
         IF slot IS NULL THEN
             spent := job.bucket;
         ELSE
-            served := served || job.id;
+            served := served || job.place;
             last := job.bucket;
         END IF;
     END LOOP;
@@ -504,10 +510,10 @@ AS $$
 DECLARE
     wanted     record := jobs__read_claim(options);
     paused     text[] := ARRAY(SELECT p.queue FROM jobs_paused p);
-    unlimited  uuid[];
-    limited    uuid[];
-    misplaced  uuid[];
-    picked     uuid[];
+    unlimited  tid[];
+    limited    tid[];
+    misplaced  tid[];
+    picked     tid[];
 BEGIN
     PERFORM jobs__fit(coalesce(worker, ''), 'worker');
     IF token IS NULL THEN
@@ -547,7 +553,7 @@ BEGIN
                        lease_until = jobs_now() + wanted.lease,
                        attempts = j.attempts + 1,
                        started_at = jobs_now()
-                 WHERE j.id = ANY (picked)
+                 WHERE j.ctid = ANY (picked)
                 RETURNING j.id, j.name, j.queue, j.args, j.attempts, j.max_attempts, j.timeout_ms, j.priority, j.tenant, j.batch_id, j.meta,
                           j.unique_key, j.enqueued_at, j.run_at, j.token, j.lease_until
             )
