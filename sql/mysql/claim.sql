@@ -427,7 +427,7 @@ claim: BEGIN
     -- One look at all that may be: most of it is not, and then costs no step of its own.
     SELECT c.now,
            (SELECT COUNT(*) FROM jobs j FORCE INDEX (jobs_held) WHERE j.token = token),
-           EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_due) WHERE j.due_at <= c.now),
+           COALESCE((SELECT MIN(j.due_at) FROM jobs j) <= c.now, FALSE),
            EXISTS (SELECT 1 FROM jobs_paused p),
            EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_lanes) WHERE j.stage = 'limited'),
            EXISTS (SELECT 1 FROM jobs_definitions d FORCE INDEX (jobs_definitions_group) WHERE d.concurrency_group IS NOT NULL)
@@ -561,6 +561,6 @@ END//
 -- Whether there may be work for somebody, and the newest job there is: what a sleeping worker looks at.
 CREATE OR REPLACE VIEW jobs__work AS
     SELECT EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_line) WHERE j.stage IS NOT NULL)
-           OR EXISTS (SELECT 1 FROM jobs j FORCE INDEX (jobs_due) JOIN jobs_clock c WHERE j.due_at <= c.now) AS waits,
+           OR COALESCE((SELECT MIN(j.due_at) FROM jobs j) <= (SELECT c.now FROM jobs_clock c), FALSE) AS waits,
            (SELECT MAX(j.id) FROM jobs j) AS newest
 //

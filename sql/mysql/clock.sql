@@ -1,7 +1,11 @@
 -- The ground the routines stand on: the clock, ids, refusals, and how JSON is read.
 --
 -- The view jobs_clock is the only place that reads the clock. A routine reads it once, so that everything it does happens
--- at one moment, and hands it on as `now`. It is UTC whatever the session's time zone.
+-- at one moment, and hands it on as `now`. It is UTC whatever the session's time zone, and the server's time whatever moment a session that may
+-- not be trusted has said it is (SET timestamp): of what tells the time only SYSDATE does not follow that, but the time zone. So it is
+-- asked how far SYSDATE is from NOW, which UTC_TIMESTAMP stands for. Where that is far, the time zone may have put its clocks forward or
+-- back in between, and SYSDATE is taken for what it says, which is ambiguous in the one hour that comes twice. (A server that was started with
+-- --sysdate-is-now has no such clock.) It is no constant, so no index is searched by it, but by a variable that holds it.
 --
 -- A routine keeps the sql_mode, the character set and the collation under which it was created, not its caller's. Every text
 -- names its character set all the same, because a routine's variables would else have that of the database.
@@ -25,7 +29,9 @@ SET NAMES 'utf8mb4' COLLATE 'utf8mb4_bin';
 DELIMITER //
 
 CREATE OR REPLACE SQL SECURITY DEFINER VIEW jobs_clock AS
-SELECT UTC_TIMESTAMP(6) AS now//
+SELECT CASE WHEN ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) < 60
+            THEN UTC_TIMESTAMP(6) + INTERVAL TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) MICROSECOND
+            ELSE TIMESTAMPADD(MICROSECOND, UNIX_TIMESTAMP(SYSDATE(6)) * 1000000, TIMESTAMP'1970-01-01 00:00:00.000000') END AS now//
 
 -- The version of the contract that these routines keep.
 DROP PROCEDURE IF EXISTS jobs_contract//

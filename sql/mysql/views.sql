@@ -28,10 +28,9 @@ CREATE OR REPLACE VIEW jobs_errors AS
 -- Jobs by queue and state; how long the longest due one has waited.
 CREATE OR REPLACE VIEW jobs_status AS
     SELECT j.queue, j.state, COUNT(*) AS `count`,
-           CASE j.state WHEN 'pending' THEN FLOOR(TIMESTAMPDIFF(MICROSECOND, MIN(j.run_at), MIN(c.now)) / 1000) END AS oldest_wait_ms,
+           CASE j.state WHEN 'pending' THEN FLOOR(TIMESTAMPDIFF(MICROSECOND, MIN(j.run_at), (SELECT c.now FROM jobs_clock c)) / 1000) END AS oldest_wait_ms,
            EXISTS (SELECT 1 FROM jobs_paused p WHERE p.queue = j.queue) AS paused
       FROM jobs j
-     CROSS JOIN jobs_clock c
      GROUP BY j.queue, j.state
 //
 

@@ -1017,6 +1017,32 @@ def test_args_that_are_objects_are_enqueued_at_the_same_moment_as_the_rest(store
     assert len({job.enqueued_at for job in jobs} | {job.run_at for job in jobs}) == 1
 
 
+@pytest.mark.databases("mysql")
+@each("given", ["1000", "UNIX_TIMESTAMP() - 5", "UNIX_TIMESTAMP() + 86400 * 200", "UNIX_TIMESTAMP() + 31"])
+def test_no_session_tells_the_time(store: Store, database: Any, given: str) -> None:
+    """Whoever sets the clock of his session, as MySQL allows, changes none of what the routines do."""
+    define(store)
+    later = enqueue(store, delay_ms=30_000)
+    connection = database.connect()
+    for zone in ("+00:00", "-11:00", "+05:45"):
+        connection.execute(f"SET time_zone = '{zone}'")
+        connection.execute("SET timestamp = DEFAULT")
+        connection.execute(f"SET timestamp = {given}")
+        joined = store.join(connection)
+
+        before, said, after = store.now(), joined.now(), store.now()
+        assert before <= said <= after
+        due = found(store, enqueue(joined))
+        [many] = joined.enqueue_many([NewJob("work", options={"delay_ms": 1_000})])
+        assert after <= due.run_at <= store.now()
+        assert after < found(store, many.id).run_at <= store.now() + timedelta(seconds=1)
+        assert joined.sweep().promoted == 0
+        assert [job.id for job in claim(joined, 5)] == [due.id]
+        assert state(store, later) == "scheduled"
+        store.discard({"id": str(many.id)})
+    connection.close()
+
+
 def test_moments_are_kept_to_the_millisecond(store: Store) -> None:
     define(store)
     moment = datetime(2031, 7, 9, 1, 2, 3, 45_000, tzinfo=UTC)
