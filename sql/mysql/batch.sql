@@ -90,7 +90,7 @@ CREATE PROCEDURE jobs__refuse_absent(batch CHAR(36) CHARACTER SET ascii COLLATE 
 SQL SECURITY DEFINER
 BEGIN
     IF NOT present THEN
-        CALL jobs__refuse('PJ005', CONCAT('there is no batch ', batch), 'open it first with jobs_open_batch; a finished one is pruned after a day');
+        CALL jobs__refuse('PJ005', CONCAT('there is no batch ', COALESCE(batch, 'without an id')), 'open it first with jobs_open_batch; a finished one is pruned after a day');
     END IF;
 END//
 

@@ -429,6 +429,17 @@ BEGIN
     END IF;
 END//
 
+-- A moment that is given as it is, in UTC and without saying so, as columns hold it; NULL for anything else.
+DROP PROCEDURE IF EXISTS jobs__as_moment//
+CREATE PROCEDURE jobs__as_moment(written LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT result DATETIME(6))
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE CONTINUE HANDLER FOR 1292 SET result = NULL;
+    IF written REGEXP '^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{1,6})?)?\\z' THEN
+        SET result = CAST(REPLACE(written, 'T', ' ') AS DATETIME(6));
+    END IF;
+END//
+
 DROP PROCEDURE IF EXISTS jobs__object//
 CREATE PROCEDURE jobs__object(members LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, member LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, place LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT result LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER

@@ -61,8 +61,8 @@ CREATE PROCEDURE jobs_grant(principal LONGTEXT CHARACTER SET utf8mb4 COLLATE utf
 SQL SECURITY INVOKER
 BEGIN
     DECLARE routines, views, account LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    -- There is no such account; the engine would have to create it.
-    DECLARE EXIT HANDLER FOR 1133, 1410
+    -- There is no such account, or can be none of that length; the engine would have to create it.
+    DECLARE EXIT HANDLER FOR 1133, 1410, 1470
         CALL jobs__refuse('PJ003', CONCAT('there is no account ', JSON_QUOTE(principal)), 'create it first: CREATE USER …');
 
     CALL jobs__role(role, routines, views);

@@ -37,15 +37,16 @@ BEGIN
 END//
 
 DROP PROCEDURE IF EXISTS jobs_put_schedule//
-CREATE PROCEDURE jobs_put_schedule(name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, next_run_at DATETIME(6))
+CREATE PROCEDURE jobs_put_schedule(name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, next_run_at LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE members, job, cron, timezone, args, job_options, source LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE queue, bound, path, state, unique_key, kept, tenant, batch_id, meta LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE priority, max_attempts, timeout_ms, every_ms BIGINT;
-    DECLARE moment, run_at DATETIME(6);
+    DECLARE moment, run_at, first DATETIME(6);
     DECLARE enabled BOOLEAN;
 
+    CALL jobs__as_moment(next_run_at, first);
     CALL jobs__fit(COALESCE(name, ''), 'name');
     CALL jobs__members(COALESCE(options, '{}'), 'options', 'job, cron, every_ms, timezone, args, options, source, enabled', members);
     CALL jobs__text(members, 'job', '', job);
@@ -62,7 +63,7 @@ BEGIN
     ELSEIF (cron IS NULL) = (every_ms IS NULL) OR TRIM(cron) = '' THEN
         CALL jobs__refuse('PJ011', CONCAT('the schedule ', JSON_QUOTE(name), ' has no timing, or two: it takes either cron or every_ms'),
                           'say {"cron": "0 3 * * *"} or {"every_ms": 900000}');
-    ELSEIF next_run_at IS NULL OR next_run_at NOT BETWEEN '0001-01-02 00:00:00' AND '9999-12-30 00:00:00' THEN  -- as jobs__moment
+    ELSEIF first IS NULL OR first NOT BETWEEN '0001-01-02 00:00:00' AND '9999-12-30 00:00:00' THEN  -- as jobs__moment
         CALL jobs__refuse('PJ011', CONCAT('the schedule ', JSON_QUOTE(name), ' has no next moment'), 'pass the moment at which it fires next');
     END IF;
 
@@ -77,7 +78,7 @@ BEGIN
         -- (Within: with autocommit off, whatever is read begins a transaction.)
         CALL jobs__draft(job, 'job', job_options, 'options.', NULL, 'queue, priority, max_attempts, timeout_ms, tenant, meta',
                          queue, priority, max_attempts, timeout_ms, bound, path, moment, run_at, state, unique_key, kept, tenant, batch_id, meta);
-        CALL jobs__put_schedule(name, job, cron, every_ms, COALESCE(timezone, 'UTC'), args, job_options, source, enabled, next_run_at);
+        CALL jobs__put_schedule(name, job, cron, every_ms, COALESCE(timezone, 'UTC'), args, job_options, source, enabled, first);
         COMMIT;
     END;
 END//
@@ -153,10 +154,13 @@ BEGIN
 END//
 
 DROP PROCEDURE IF EXISTS jobs_tick_schedule//
-CREATE PROCEDURE jobs_tick_schedule(name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, expected DATETIME(6), next DATETIME(6))
+CREATE PROCEDURE jobs_tick_schedule(name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, expected LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, next LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE present, following DATETIME(6);
     DECLARE fired CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+    CALL jobs__as_moment(expected, present);
+    CALL jobs__as_moment(next, following);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
@@ -165,7 +169,7 @@ BEGIN
             ROLLBACK;
             RESIGNAL;
         END;
-        CALL jobs__tick_schedule(LEFT(name, 190), expected, next, fired);
+        CALL jobs__tick_schedule(IF(CHAR_LENGTH(name) <= 190, name, NULL), present, following, fired);
         COMMIT;
     END;
     SELECT fired;

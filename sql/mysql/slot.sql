@@ -19,7 +19,7 @@ BEGIN
     DECLARE most, free, held, highest INT;
     DECLARE held_bucket VARBINARY(2284);
     DECLARE held_token, holder CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
-    DECLARE bound VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT CONVERT(SUBSTRING_INDEX(bucket, ':', 1) USING utf8mb4);
+    DECLARE bound LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT CONVERT(SUBSTRING_INDEX(bucket, ':', 1) USING utf8mb4);
 
     SET slot = NULL;
     SELECT g.slots INTO most FROM jobs_groups g WHERE g.name = bound;
@@ -62,8 +62,8 @@ BEGIN
     DECLARE job, holder CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE moment DATETIME(6);
     DECLARE taken INT;
-    CALL jobs__as_uuid(job_id, 'job_id', job);
-    CALL jobs__as_uuid(token, 'token', holder);
+    CALL jobs__as_uuid(COALESCE(job_id, ''), 'job_id', job);
+    CALL jobs__as_uuid(COALESCE(token, ''), 'token', holder);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
@@ -73,19 +73,24 @@ BEGIN
             RESIGNAL;
         END;
         SELECT c.now INTO moment FROM jobs_clock c;
-        CALL jobs__take_slot(bucket, job, holder, -1, moment, taken);
+        IF CHAR_LENGTH(bucket) <= 571 THEN  -- a longer one there cannot be
+            CALL jobs__take_slot(bucket, job, holder, -1, moment, taken);
+        END IF;
         COMMIT;
     END;
     SELECT taken AS slot;
 END//
 
 DROP PROCEDURE IF EXISTS jobs_free_slot//
-CREATE PROCEDURE jobs_free_slot(bucket LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, slot INT, token LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+CREATE PROCEDURE jobs_free_slot(bucket LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, slot LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, token LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE holder CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE freed BOOLEAN;
     CALL jobs__as_uuid(token, 'token', holder);
+    IF slot NOT REGEXP '^[0-9]{1,9}\\z' THEN
+        CALL jobs__refuse('PJ003', 'slot is not a whole number', 'pass the number of the slot, from 0');
+    END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
     BEGIN
@@ -94,7 +99,7 @@ BEGIN
             ROLLBACK;
             RESIGNAL;
         END;
-        DELETE s FROM jobs_slots s WHERE s.bucket = CAST(bucket AS BINARY) AND s.slot = slot AND s.token = holder;
+        DELETE s FROM jobs_slots s WHERE s.bucket = CAST(bucket AS BINARY) AND s.slot = CAST(slot AS UNSIGNED) AND s.token = holder;
         SET freed = ROW_COUNT() > 0;
         COMMIT;
     END;

@@ -417,7 +417,9 @@ BEGIN
             PERFORM jobs__examine(jobs, scope);
             RAISE;
     END;
-    IF flawed THEN
+    IF jobs IS NULL THEN
+        PERFORM jobs__refuse('PJ002', 'jobs is missing', 'pass a JSON array of {"name", "args", "options", "id"}');
+    ELSIF flawed THEN
         PERFORM jobs__examine(jobs, scope);
     ELSIF fresh IS NULL THEN
         RETURN;

@@ -322,6 +322,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
+    IF id IS NULL OR token IS NULL THEN
+        PERFORM jobs__refuse('PJ003', 'id or token is missing', 'pass the id of the job, and the token it was claimed with');
+    END IF;
     RETURN QUERY SELECT s.accepted, s.state FROM jobs__settle(ARRAY[id], ARRAY[token], ARRAY[outcome], ARRAY[detail], '') AS s;
 END
 $$;
@@ -384,7 +387,9 @@ BEGIN
             PERFORM jobs__examine_outcomes(outcomes);
             RAISE;
     END;
-    IF said.flawed THEN
+    IF outcomes IS NULL THEN
+        PERFORM jobs__refuse('PJ003', 'outcomes is missing', 'pass an array of {"id", "token", "outcome", "detail"}');
+    ELSIF said.flawed THEN
         PERFORM jobs__examine_outcomes(outcomes);
     ELSIF said.ids IS NULL THEN
         RETURN;

@@ -61,6 +61,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 BEGIN
+    IF job_id IS NULL OR token IS NULL THEN
+        PERFORM jobs__refuse('PJ003', 'job_id or token is missing', 'pass the id of the job that is to hold the slot, and the token it was claimed with');
+    END IF;
     RETURN jobs__take_slot(bucket, job_id, token, -1);
 END
 $$;

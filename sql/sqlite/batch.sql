@@ -102,6 +102,10 @@ SELECT NULL WHERE false;
 
 CREATE TRIGGER jobs_seal_batch_called INSTEAD OF INSERT ON jobs_seal_batch
 BEGIN
+    SELECT RAISE(ABORT, 'PJ003 the batch_id is not a UUID; give the id that jobs_open_batch answered')
+     WHERE new.batch_id IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM jobs__uuid WHERE given = json_quote(CAST(new.batch_id AS TEXT)));
+
     SELECT RAISE(ABORT, 'PJ005 there is no such batch; open one with jobs_open_batch')
      WHERE NOT EXISTS (SELECT 1 FROM jobs_batches WHERE id = lower(new.batch_id));
 
@@ -124,6 +128,10 @@ SELECT NULL WHERE false;
 
 CREATE TRIGGER jobs_advance_batch_called INSTEAD OF INSERT ON jobs_advance_batch
 BEGIN
+    SELECT RAISE(ABORT, 'PJ003 the batch_id is not a UUID; give the id that jobs_open_batch answered')
+     WHERE new.batch_id IS NOT NULL
+       AND NOT EXISTS (SELECT 1 FROM jobs__uuid WHERE given = json_quote(CAST(new.batch_id AS TEXT)));
+
     SELECT RAISE(ABORT, 'PJ005 there is no such batch; open one with jobs_open_batch')
      WHERE NOT EXISTS (SELECT 1 FROM jobs_batches WHERE id = lower(new.batch_id));
 
