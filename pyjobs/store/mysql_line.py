@@ -37,6 +37,7 @@ REFUSED = 20000
 HINT_REACH = "is the server up, and does the URL name its host, port, user and database?"
 HINT_MIGRATE = "run: pyjobs migrate"
 IN_A_TRANSACTION = 1568
+NO_TEMPORARY_TABLES = 4091  # MySQL, in an XA transaction
 
 # Another transaction was in the way; what this one did is undone. (1020: MariaDB, what was read has changed since.)
 ABORTED = {ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, ER.CHECKREAD}
@@ -178,6 +179,11 @@ class Driver:
         if number == IN_A_TRANSACTION:
             return InvalidOption(
                 "this is a transaction of its own, and cannot be part of another", "call it outside of a transaction"
+            )
+        if number == NO_TEMPORARY_TABLES:
+            return InvalidOption(
+                "MySQL takes no list of jobs within an XA transaction",
+                "enqueue them one by one, or in another transaction",
             )
         return PyjobsError("the database refused", f"MySQL calls this {number}")
 

@@ -946,6 +946,39 @@ class TestTenantsInScope:
 
 
 @pytest.mark.databases("mysql")
+class TestAnXaTransaction:
+    @pytest.fixture
+    def joined(self, store: Store, database: Any) -> Iterator[Store]:
+        define(store)
+        connection = database.connect()
+        connection.execute("XA START 'theirs'")
+        yield store.join(connection)
+        for statement in ("XA END 'theirs'", "XA PREPARE 'theirs'", "XA COMMIT 'theirs'"):
+            connection.execute(statement)
+        connection.close()
+
+    def test_producers_are_part_of_it(self, store: Store, joined: Store) -> None:
+        batch_id = joined.open_batch({})
+        enqueue(joined, unique_key="k", batch_id=str(batch_id))
+        enqueue(joined)
+        joined.seal_batch(batch_id)
+        assert (store.count(), joined.count()) == (0, 2)
+
+    def test_many_go_in_or_are_refused_whole(self, joined: Store, database_name: str) -> None:
+        """MySQL lets nobody use a temporary table there."""
+        first = enqueue(joined)
+        many = [NewJob("work", options={"unique_key": "k"}), NewJob("work")]
+        if database_name == "mysql":
+            for _ in range(2):
+                with refused(joined, InvalidOption, "XA", "one by one"):
+                    joined.enqueue_many(many)
+            assert [job.id for job in joined.jobs()] == [first]
+            assert enqueue(joined, unique_key="k") != first
+        else:
+            assert [answer.inserted for answer in joined.enqueue_many(many)] == [True, True]
+
+
+@pytest.mark.databases("mysql")
 class TestAnOldSnapshot:
     """A caller at REPEATABLE READ sees what was there when its transaction first read, while keys come and go."""
 
