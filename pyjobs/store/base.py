@@ -48,6 +48,8 @@ class Store(Protocol):
     """A database that keeps the contract."""
 
     dialect: ClassVar[str]
+    single_writer: ClassVar[bool]
+    """The database lets one write at a time, so a second store beside this one would only wait for it."""
 
     # The connection itself.
     def close(self) -> None:

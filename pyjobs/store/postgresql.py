@@ -96,6 +96,7 @@ class PostgresqlStore:
     """The database at ``url``: a PostgreSQL URL, which may name the schema as ``?schema=…``."""
 
     dialect: ClassVar[str] = "postgresql"
+    single_writer: ClassVar[bool] = False
 
     def __init__(self, url: str) -> None:
         self._place = _Place(url)

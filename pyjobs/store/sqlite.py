@@ -76,6 +76,7 @@ class SqliteStore:
     """The database at ``url``: ``sqlite:///file.db``, which may say ``?synchronous=normal``."""
 
     dialect: ClassVar[str] = "sqlite"
+    single_writer: ClassVar[bool] = True
 
     def __init__(self, url: str) -> None:
         place = Place(url)

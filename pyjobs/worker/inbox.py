@@ -1,53 +1,51 @@
-"""The way of endings from the executors to the dispatcher, and what the dispatcher sleeps by.
+"""The way of endings from the executors to the settler.
 
-Waking is not free, so it is done only for a dispatcher that sleeps. No ending is slept over: the sleeper says
-that it sleeps *before* it looks whether something is there, the sender looks whether it sleeps *after* putting
-something there, and a wake before the wait is kept by the store.
+An ending is here until the database has answered for it, so an empty inbox means that nothing is owed. Waking is
+not free, so it is done only for a settler that sleeps, and none is slept over: the sleeper says that it sleeps
+*before* it looks whether something is there, the sender looks whether it sleeps *after* putting something there.
 """
 
 from __future__ import annotations
 
-from queue import Empty, SimpleQueue
+import threading
+from collections import deque
 
-from pyjobs.store.base import Store
 from pyjobs.worker.attempt import Ending
 
 
 class Inbox:
-    """Many threads put, one takes."""
+    """Many threads put, one reads and removes."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._endings: SimpleQueue[Ending] = SimpleQueue()
+    def __init__(self) -> None:
+        self._endings: deque[Ending] = deque()
         self._asleep = False
+        self._woken = threading.Event()
 
     def put(self, ending: Ending) -> None:
-        self._endings.put(ending)
+        self._endings.append(ending)
         if self._asleep:
-            self._asleep = False
-            self._store.wake()
+            self._woken.set()
 
-    @property
-    def is_empty(self) -> bool:
-        return self._endings.empty()
+    def __len__(self) -> int:
+        return len(self._endings)
 
-    def take_all(self) -> list[Ending]:
-        taken = []
-        try:
-            while True:
-                taken.append(self._endings.get_nowait())
-        except Empty:
-            return taken
+    def first(self, most: int) -> list[Ending]:
+        """The endings that have been here longest. They stay."""
+        return [self._endings[place] for place in range(min(most, len(self._endings)))]
 
-    def sleep(self, seconds: float) -> None:
-        """Until an ending is there, the database says that there may be work, or that long."""
+    def remove(self, count: int) -> None:
+        """The first so many, which are settled."""
+        for _ in range(count):
+            self._endings.popleft()
+
+    def sleep(self) -> None:
+        """Until an ending is there, or ``wake`` was called."""
         self._asleep = True
-        try:
-            if self.is_empty:
-                self._store.wait(seconds)
-        finally:
-            self._asleep = False
+        if not self._endings:
+            self._woken.wait()
+        self._asleep = False
+        self._woken.clear()
 
     def wake(self) -> None:
         """End the sleep, or the next one."""
-        self._store.wake()
+        self._woken.set()

@@ -156,9 +156,7 @@ class Journal:
 
 def _failure(ending: Ending, outcome: Outcome) -> AttemptFailure:
     detail = outcome.detail
-    return AttemptFailure(
-        detail["kind"], detail.get("type"), detail.get("message"), detail.get("stack"), ending.error
-    )
+    return AttemptFailure(detail["kind"], detail.get("type"), detail.get("message"), detail.get("stack"), ending.error)
 
 
 def _remark(job: ClaimedJob, ran_ms: int | None, failure: AttemptFailure | None) -> str:

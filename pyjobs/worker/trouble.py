@@ -25,11 +25,13 @@ class Trouble:
         self._longest = longest
         self._failures = 0
         self._since = 0.0
+        self._last: Exception | None = None
 
     def met(self, error: Exception) -> float:
         """Note a failure; answers how long to rest, in seconds."""
         if self._failures == 0:
             self._since = time.monotonic()
+        self._last = error
         rest: float = min(self._longest, _FIRST * 2 ** min(self._failures, 16)) * random.uniform(0.5, 1.5)
         self._failures += 1
         unforeseen = None if isinstance(error, PyjobsError) else error
@@ -41,6 +43,11 @@ class Trouble:
         if self._failures:
             _log.info("%s: works again after %.1f s", self._who, self.lasted)
             self._failures = 0
+
+    def give_up_after(self, seconds: float) -> None:
+        """Raise the last failure, if they have lasted that long."""
+        if self._last is not None and self.lasted > seconds:
+            raise self._last
 
     @property
     def lasted(self) -> float:

@@ -2,9 +2,9 @@
 
 ::
 
-    store ─► dispatcher ─► crew ─► inbox ─► dispatcher ─► store
-                 │           ▲
-                 └─► hand ─► heartbeat            scheduler
+    store ─► dispatcher ─► crew ─► inbox ─► settler ─► store
+                 │           ▲                 │
+                 └─► hand ─► heartbeat ◄───────┘       scheduler
 
 Each part that talks to the database has a thread and a connection of its own, so that none waits for another. The
 thread that called ``run`` only waits for word, from ``stop`` or of the dispatcher's end. A word is a
@@ -39,6 +39,8 @@ from pyjobs.worker.inbox import Inbox
 from pyjobs.worker.journal import EventHook, FailureHook, Hooks, Journal, Report
 from pyjobs.worker.line import Setup
 from pyjobs.worker.scheduler import Duties, Scheduler
+from pyjobs.worker.settler import Settler
+from pyjobs.worker.trouble import Trouble
 
 _log = logging.getLogger("pyjobs.worker")
 
@@ -121,25 +123,37 @@ class Worker:
             _check_contract(store)
             self._jobs.sync(store)
             store.wait(0)  # it listens from now on: nothing that comes after the first claim goes unheard
-            with closing(self._jobs.open_store()) as beating, closing(self._jobs.open_store()) as scheduling:
-                return self._run(Children(setup), store, beating, scheduling, once)
+            with (
+                closing(self._jobs.open_store()) as beating,
+                closing(self._jobs.open_store()) as scheduling,
+                closing(store if store.single_writer else self._jobs.open_store()) as settling,
+            ):
+                return self._run(Children(setup), store, settling, beating, scheduling, once)
 
     def stop(self) -> None:
         """Claim no more, finish what is held within the grace, and let ``run`` return. Called again: give back at once
         what still runs. Safe from any thread and in a signal handler."""
         self._words.put("stop")
 
-    def _run(self, children: Children, store: Store, beating: Store, scheduling: Store, once: bool) -> Report:
-        hand, inbox, journal = Hand(), Inbox(store), Journal(self.id, self._hooks)
+    def _run(
+        self, children: Children, store: Store, settling: Store, beating: Store, scheduling: Store, once: bool
+    ) -> Report:
+        hand, inbox, journal = Hand(), Inbox(), Journal(self.id, self._hooks)
         crew = Crew(self._concurrency, inbox.put, children)
-        dispatcher = Dispatcher(self._plan(once), store, crew, hand, inbox, journal)
+        trouble = Trouble("settler")
+        dispatcher = Dispatcher(self._plan(once), store, crew, hand, inbox, journal, trouble)
+        settler = Settler(settling, inbox, hand, journal, trouble, dispatcher.stir)
         heartbeat = Heartbeat(beating, self.id, self._info(), self._lease_ms, hand, crew)
         scheduler = Scheduler(scheduling, Duties.of(schedules=self._schedules, lease_ms=self._lease_ms))
         self._say("started")
         try:
             if once:
                 scheduler.do()
-            with _beside("heartbeat", heartbeat.run), nullcontext() if once else _beside("scheduler", scheduler.run):
+            with (
+                _beside("heartbeat", heartbeat.run),
+                nullcontext() if once else _beside("scheduler", scheduler.run),
+                _beside("settler", settler.run, inbox.wake),
+            ):
                 self._attend(dispatcher)
         finally:
             crew.close()
@@ -237,8 +251,10 @@ class Worker:
 
 
 @contextmanager
-def _beside(name: str, run: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Something runs on a thread of its own during the block, and is told when that ends."""
+def _beside(
+    name: str, run: Callable[[threading.Event], None], wake: Callable[[], None] = lambda: None
+) -> Iterator[None]:
+    """Something runs on a thread of its own during the block, and is told when that ends: ``wake`` has it look."""
     ended = threading.Event()
     thread = threading.Thread(target=run, args=(ended,), name=f"pyjobs-{name}", daemon=True)
     thread.start()
@@ -246,6 +262,7 @@ def _beside(name: str, run: Callable[[threading.Event], None]) -> Iterator[None]
         yield
     finally:
         ended.set()
+        wake()
         thread.join(_FAREWELL)
 
 

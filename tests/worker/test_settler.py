@@ -1,4 +1,4 @@
-"""What a call brought is seen to while the next one is made: nothing of it may fall between the two."""
+"""One thread claims, another settles: neither waits for the other, and nothing falls between the two."""
 
 from __future__ import annotations
 
@@ -6,17 +6,22 @@ import subprocess
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from pyjobs.app import Jobs
-from pyjobs.errors import InvalidConfiguration
+from pyjobs.errors import InvalidConfiguration, StoreUnavailable
 from pyjobs.records import ClaimedJob, ClaimRequest, Outcome, Settled
 from pyjobs.store.base import Store
-from pyjobs.worker.aside import Aside
+from pyjobs.worker.attempt import Ending
 from pyjobs.worker.executors import Crew
-from worker.running import Work, eventually
+from pyjobs.worker.inbox import Inbox
+from pyjobs.worker.worker import Worker
+from servers.databases import Database
+from steps import state
+from worker.running import PATIENCE, Work, eventually
 
 OUTLIVES_THE_MAIN_THREAD = """
 import sys, threading, time
@@ -75,11 +80,6 @@ class ForbiddenToClaim:
         self.settled += outcomes
         return self._store.settle_many(outcomes)
 
-    def settle_and_claim(
-        self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[list[Settled], list[ClaimedJob]]:
-        return self._store.settle_many(outcomes), self.claim(request)
-
 
 class Forbidden(Jobs):
     def __init__(self, url: str) -> None:
@@ -87,13 +87,12 @@ class Forbidden(Jobs):
         self.stores: list[ForbiddenToClaim] = []
 
     def open_store(self) -> Store:
-        store = ForbiddenToClaim(super().open_store())
+        store: Any = ForbiddenToClaim(super().open_store())
         self.stores.append(store)
-        forbidden: Any = store
-        return forbidden
+        return store
 
 
-def test_what_was_settled_counts_where_the_claim_beside_it_is_refused(jobs: Jobs, work: Work, store: Store) -> None:
+def test_what_is_settled_counts_where_claims_are_refused(jobs: Jobs, work: Work, store: Store) -> None:
     application, gate = Forbidden(jobs.url), threading.Event()
     application.define("job", gate.wait)
     jobs.define("job", lambda: None)
@@ -109,7 +108,7 @@ def test_what_was_settled_counts_where_the_claim_beside_it_is_refused(jobs: Jobs
     assert max(sum(o.id == each.id for o in s.settled) for s in application.stores for each in s.settled) == 1
 
 
-def test_a_reply_that_cannot_be_seen_to_takes_no_other_along(
+def test_a_claim_that_cannot_be_begun_takes_no_other_along(
     jobs: Jobs, work: Work, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, failed = Crew.start, threading.Event()
@@ -132,12 +131,75 @@ def test_a_reply_that_cannot_be_seen_to_takes_no_other_along(
     assert store.count({"state": "running"}) + store.count({"state": "pending"}) == 2
 
 
-def test_what_a_call_aside_raises_comes_out_where_it_is_waited_for() -> None:
-    aside = Aside("test")
+@pytest.mark.databases("postgresql", "mysql")
+def test_a_settle_that_waits_for_a_lock_holds_up_no_claim(
+    jobs: Jobs, work: Work, store: Store, database: Database
+) -> None:
+    gates = {"first": threading.Event(), "second": threading.Event()}
+    jobs.define("job", lambda gate: gates[gate].wait(PATIENCE))
+    first = jobs.enqueue("job", {"gate": "first"})
+    running = work(jobs)
+    eventually(lambda: state(store, first) == "running")
 
-    failing, following = aside.submit(lambda: {}["missing"]), aside.submit(lambda: None)
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT id FROM jobs WHERE id = %s FOR UPDATE", (str(first),))
+        gates["first"].set()
+        second = jobs.enqueue("job", {"gate": "second"})
+        eventually(lambda: state(store, second) == "running")
+        assert state(store, first) == "running"
+        other.execute("COMMIT")
 
-    with pytest.raises(KeyError, match="missing"):
-        failing.result(10)
-    assert following.result(10) is None
-    aside.close()
+    gates["second"].set()
+    eventually(lambda: store.count({"state": "done"}) == 2)
+    running.stop()
+    assert running.report().done == 2
+
+
+class CannotSettle(Jobs):
+    """Its stores do everything but settle."""
+
+    def open_store(self) -> Store:
+        store: Any = super().open_store()
+
+        def settle_many(outcomes: Sequence[Outcome]) -> list[Settled]:
+            raise StoreUnavailable("nothing is settled here")
+
+        store.settle_many = settle_many
+        return store
+
+
+def test_once_raises_what_kept_it_from_settling(jobs: Jobs) -> None:
+    application = CannotSettle(jobs.url)
+    application.define("job", lambda: None)
+    jobs.define("job", lambda: None)
+    jobs.enqueue("job")
+
+    with pytest.raises(StoreUnavailable, match="nothing is settled"):
+        Worker(application, grace="300ms", poll_interval="50ms", max_poll_interval="50ms").run(once=True)
+
+
+def test_an_inbox_keeps_what_is_not_removed_and_is_never_slept_over() -> None:
+    inbox, endings = Inbox(), [ending(number) for number in range(3)]
+    inbox.put(endings[0])
+    inbox.sleep()
+    inbox.put(endings[1])
+
+    assert inbox.first(5) == endings[:2]
+    assert inbox.first(1) == endings[:1]
+    inbox.remove(1)
+    assert inbox.first(5) == endings[1:2]
+
+    inbox.remove(1)
+    assert not inbox
+    sleeper = threading.Thread(target=inbox.sleep)
+    sleeper.start()
+    inbox.put(endings[2])
+    sleeper.join(PATIENCE)
+    assert not sleeper.is_alive()
+    assert inbox.first(5) == endings[2:]
+
+
+def ending(number: int) -> Ending:
+    claimed: Any = number
+    return Ending(claimed, None)
