@@ -70,6 +70,7 @@ class MysqlStore:
     """The database at ``url``: ``mysql://user:password@host:port/database``, or ``mariadb://…``."""
 
     dialect: ClassVar[str] = "mysql"
+    single_writer: ClassVar[bool] = False
 
     def __init__(self, url: str) -> None:
         place = Place(url)
