@@ -98,10 +98,6 @@ class Store(Protocol):
         self, id: UUID, token: UUID, outcome: OutcomeKind, detail: Options | None = None
     ) -> Settled: ...
     def settle_many(self, outcomes: Sequence[Outcome]) -> list[Settled]: ...
-    def settle_and_claim(
-        self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[Sequence[Settled], Sequence[ClaimedJob]]:
-        """``settle_many`` and then ``claim``, two transactions in one round trip where the driver can."""
 
     # slot.sql
     def take_slot(self, bucket: str, job_id: UUID, token: UUID) -> int | None: ...

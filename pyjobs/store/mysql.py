@@ -1,7 +1,7 @@
 """The contract on MySQL and MariaDB, through PyMySQL.
 
 A call is one CALL and one result. The routines of a worker are a transaction each, and those of a producer are whole or
-not at all; so a connection that commits by itself is all they need. ``settle_and_claim`` sends two calls at once.
+not at all; so a connection that commits by itself is all they need.
 
 Why a call may be repeated after the engine aborted it or the connection was lost: every routine recognises what it has
 done already, by the id, the token or the moment it is given. What was aborted left nothing; where the connection was
@@ -174,20 +174,6 @@ class MysqlStore:
     def settle_many(self, outcomes: Sequence[Outcome]) -> list[Settled]:
         """Say what attempts came to, with an answer for each in order. Calls ``jobs_settle_many``."""
         return self._called(Settled, SETTLE_MANY, common.outcome_document(outcomes))
-
-    def settle_and_claim(
-        self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[list[Settled], list[ClaimedJob]]:
-        """``settle_many`` and then ``claim``: two transactions sent at once. Where the first fails the second is not
-        tried, so nothing is claimed that the caller does not hear of."""
-        if not outcomes:
-            return [], self.claim(request)
-        settled, claimed = self._session.run(
-            Call(f"CALL {SETTLE_MANY}", [common.outcome_document(outcomes)]),
-            Call(f"CALL {CLAIM}", _claim_values(request)),
-        )
-        self._bell.claimed(len(claimed.rows))
-        return _records(Settled, settled), _records(ClaimedJob, claimed)
 
     # slot.sql
 

@@ -15,13 +15,11 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self, TypeVar, overload
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from uuid import UUID
 
@@ -201,29 +199,15 @@ class PostgresqlStore:
         return Settled(id, accepted, state)
 
     def settle_many(self, outcomes: Sequence[Outcome]) -> list[Settled]:
-        """Say what attempts came to, with an answer for each in order. Calls ``jobs_settle_many``."""
-        statement, values, complete = self._settling(outcomes)
-        return [Settled(*row) for row in complete(self._session.fetch(statement, values))]
-
-    def settle_and_claim(
-        self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[Sequence[Settled], Sequence[ClaimedJob]]:
-        """``settle_many`` and then ``claim``: two transactions sent at once. Where the first fails the second is not
-        tried, so nothing is claimed that the caller does not hear of. The records are made when they are looked at."""
-        statement, values, complete = self._settling(outcomes)
-        settled, claimed = self._session.fetch_both(
-            statement, values, self._select(ClaimedJob, CLAIM), _claim_values(request)
-        )
-        answers = _Fetched(len(outcomes), lambda: complete(settled.rows()))
-        return _Records(Settled, answers), _Records(ClaimedJob, claimed)
-
-    def _settling(self, outcomes: Sequence[Outcome]) -> tuple[str, list[Any], Callable[[list[Row]], list[Row]]]:
-        """The statement for them, and what makes an answer for each of its rows. Where all are done, which is usual,
-        they go as columns and only exceptions are answered: that costs the server half as much."""
+        """Say what attempts came to, with an answer for each in order. Calls ``jobs_settle_many``. Where all
+        are done, which is usual, they go as columns and only exceptions are answered: that costs the server half."""
         if any(each.outcome != "done" or each.detail for each in outcomes):
-            return self._select(Settled, SETTLE_MANY), [common.outcome_document(outcomes)], lambda rows: rows
+            return self._records(Settled, SETTLE_MANY, common.outcome_document(outcomes))
+        answers = [Settled(each.id, True, "done") for each in outcomes]
         columns = [_uuid_array(each.id for each in outcomes), _uuid_array(each.token for each in outcomes)]
-        return f"SELECT {ALL_DONE.format(self._place.prefix)}", columns, lambda rows: _all_done(outcomes, rows)
+        for place, accepted, state in self._rows(ALL_DONE, *columns):
+            answers[place - 1] = Settled(outcomes[place - 1].id, accepted, state)
+        return answers
 
     # slot.sql
 
@@ -377,43 +361,6 @@ class PostgresqlStore:
         return f"SELECT {common.columns(kind)} FROM {source.format(self._place.prefix)}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Fetched:
-    """Rows that have arrived, and are turned into Python's values when they are asked for."""
-
-    count: int
-    rows: Callable[[], list[Row]]
-
-    @classmethod
-    def of(cls, rows: list[Row]) -> Self:
-        return cls(len(rows), lambda: rows)
-
-
-class _Records(Sequence[T]):
-    """Records that are made of their rows once they are looked at: by then the connection serves the next call."""
-
-    def __init__(self, kind: type[T], fetched: _Fetched) -> None:
-        self._kind = kind
-        self._fetched = fetched
-
-    @cached_property
-    def _made(self) -> list[T]:
-        return [self._kind(*row) for row in self._fetched.rows()]
-
-    def __len__(self) -> int:
-        return self._fetched.count
-
-    @overload
-    def __getitem__(self, index: int) -> T: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[T]: ...
-    def __getitem__(self, index: int | slice) -> T | list[T]:
-        return self._made[index]
-
-    def __iter__(self) -> Iterator[T]:
-        return iter(self._made)
-
-
 class _Place:
     """Where the contract is: how to connect, and what stands before its names."""
 
@@ -446,11 +393,6 @@ class _Session(Protocol):
     def fetch_id(self, statement: str, values: Sequence[Value]) -> UUID:
         """The id that a statement answers which is called often, and can be repeated."""
 
-    def fetch_both(
-        self, first: str, first_values: Sequence[Any], second: str, second_values: Sequence[Any]
-    ) -> tuple[_Fetched, _Fetched]:
-        """The rows of two, the second executed once the first has succeeded."""
-
     def close(self) -> None: ...
 
 
@@ -474,13 +416,6 @@ class _OwnSession:
             return self._shortcuts[statement].answer(values) or _fetch_id(connection, statement, values)
 
         return self._repeated(fetched)
-
-    def fetch_both(
-        self, first: str, first_values: Sequence[Any], second: str, second_values: Sequence[Any]
-    ) -> tuple[_Fetched, _Fetched]:
-        """Two transactions in one message."""
-        both, values = f"BEGIN; {first}; COMMIT; {second}", [*first_values, *second_values]
-        return self._repeated(lambda connection: _fetch_both(connection, both, values))
 
     def close(self) -> None:
         with self._turn:
@@ -562,11 +497,6 @@ class _JoinedSession:
             return _fetch_id(self._connection, statement, values)
         except (psycopg.Error, UnicodeEncodeError) as error:
             raise _told(error) from error
-
-    def fetch_both(
-        self, first: str, first_values: Sequence[Any], second: str, second_values: Sequence[Any]
-    ) -> tuple[_Fetched, _Fetched]:
-        return _Fetched.of(self.fetch(first, first_values)), _Fetched.of(self.fetch(second, second_values))
 
     def close(self) -> None:
         """The connection is not ours."""
@@ -672,21 +602,6 @@ def _fetch_id(connection: Connection, statement: str, values: Sequence[Value]) -
     return id
 
 
-def _fetch_both(connection: Connection, statements: str, values: Sequence[Any]) -> tuple[_Fetched, _Fetched]:
-    """The rows of the two queries among several statements that are sent as one message."""
-    cursor = psycopg.ClientCursor(connection, row_factory=tuple_row)
-    cursor.execute(statements, values)
-    _go_to_rows(cursor)
-    first = cursor.fetchall()
-    _go_to_rows(cursor)
-    return _Fetched.of(first), _Fetched(cursor.rowcount, cursor.fetchall)
-
-
-def _go_to_rows(cursor: psycopg.Cursor[Row]) -> None:
-    while cursor.nextset() and cursor.description is None:
-        pass
-
-
 def _told(error: psycopg.Error | UnicodeEncodeError) -> PyjobsError:
     """What a caller is told of an error. It names no arguments: of what the server says, only the message is used."""
     if isinstance(error, UnicodeEncodeError) or (isinstance(error, psycopg.DataError) and error.sqlstate is None):
@@ -718,13 +633,6 @@ def _first_line(error: BaseException) -> str:
 
 def _uuid_array(ids: Iterable[UUID]) -> str:
     return f"{{{','.join(each.hex for each in ids)}}}"
-
-
-def _all_done(outcomes: Sequence[Outcome], exceptions: list[Row]) -> list[Row]:
-    answers: list[Row] = [(each.id, True, "done") for each in outcomes]
-    for place, accepted, state in exceptions:
-        answers[place - 1] = (outcomes[place - 1].id, accepted, state)
-    return answers
 
 
 def _claim_values(request: ClaimRequest) -> tuple[str, UUID, str]:

@@ -182,16 +182,6 @@ class SqliteStore:
         """Say what attempts came to, with an answer for each in order. Calls ``jobs_settle_many``."""
         return _records(Settled, self._run_many(_settle_many(outcomes), "outcomes", map(_settle, outcomes)))
 
-    def settle_and_claim(
-        self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[list[Settled], list[ClaimedJob]]:
-        """``settle_many`` and then ``claim``, in one transaction, so that the disk is waited for once. A claim that is
-        refused leaves the outcomes settled."""
-        if not outcomes:
-            return [], self.claim(request)
-        settled, claimed = self._session.run_both(_settle_many(outcomes), _claim(request))
-        return _records(Settled, settled), _records(ClaimedJob, claimed)
-
     # slot.sql
 
     def take_slot(self, bucket: str, job_id: UUID, token: UUID) -> int | None:
@@ -372,9 +362,6 @@ class _Session(Protocol):
     def run(self, call: Call) -> list[Row]:
         """The answer of one call."""
 
-    def run_both(self, first: Call, second: Call) -> tuple[list[Row], list[Row]]:
-        """The answers of two. The first holds even if the second is refused."""
-
     def refuse_first(self, place: str, calls: Iterable[Call]) -> None:
         """Raise the error of the first call that is refused, saying which it is. Nothing that they do remains."""
 
@@ -394,25 +381,6 @@ class _OwnSession:
         if not call.then:
             return self._repeated(lambda connection: _rows(connection, call), call.lasting)
         return self._repeated(lambda connection: _whole(connection, lambda: _rows(connection, call)), call.lasting)
-
-    def run_both(self, first: Call, second: Call) -> tuple[list[Row], list[Row]]:
-        refused: list[PyjobsError] = []
-
-        def both(connection: Connection) -> tuple[list[Row], list[Row]]:
-            refused.clear()
-            settled = _rows(connection, first)
-            try:
-                return settled, _rows(connection, second)
-            except PyjobsError as error:
-                if error.contract_code is None:
-                    raise
-                refused.append(error)
-                return settled, []
-
-        rows = self._repeated(lambda connection: _whole(connection, lambda: both(connection)), first.lasting)
-        if refused:
-            raise refused[0]
-        return rows
 
     def refuse_first(self, place: str, calls: Iterable[Call]) -> None:
         def refuse(connection: Connection) -> None:
@@ -459,9 +427,6 @@ class _JoinedSession:
         if call.then and _commits_by_itself(self._connection):
             return self._attempt(lambda: _whole(self._connection, lambda: _rows(self._connection, call)))
         return self._attempt(lambda: _rows(self._connection, call))
-
-    def run_both(self, first: Call, second: Call) -> tuple[list[Row], list[Row]]:
-        return self.run(first), self.run(second)
 
     def refuse_first(self, place: str, calls: Iterable[Call]) -> None:
         def refuse() -> None:

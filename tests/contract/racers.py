@@ -104,7 +104,8 @@ def claimer(store: Store, lane: Lane) -> list[tuple[UUID, int]]:
     claimed: list[tuple[UUID, int]] = []
     settled: list[Outcome] = []
     while True:
-        _, jobs = store.settle_and_claim(settled, lane.request(chance.randint(1, 40)))
+        store.settle_many(settled)
+        jobs = store.claim(lane.request(chance.randint(1, 40)))
         if not jobs:
             return claimed
         claimed += [(job.id, job.attempt) for job in jobs]

@@ -433,7 +433,8 @@ class TestFairness:
         turns: Counter[str] = Counter()
         settled: list[Outcome] = []
         for _ in range(300):
-            _, [job] = store.settle_and_claim(settled, request())
+            store.settle_many(settled)
+            [job] = store.claim(request())
             settled = [Outcome(job.id, job.token, "done")]
             turns[job.args] += 1
 
@@ -585,7 +586,8 @@ def test_a_drained_line_is_in_exact_order(store: Store) -> None:
     claimed: list[UUID] = []
     settled: list[Outcome] = []
     for size in islice(sizes, 50):
-        _, batch = store.settle_and_claim(settled, request(size))
+        store.settle_many(settled)
+        batch = store.claim(request(size))
         claimed += [job.id for job in batch]
         settled = [Outcome(job.id, job.token, "done") for job in batch]
 

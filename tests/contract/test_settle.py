@@ -505,16 +505,6 @@ class TestMany:
         assert store.count({"state": "done"}) == 1_000
         assert all(row.job_id is None for row in store.limits())
 
-    def test_settling_and_claiming_go_together(self, store: Store) -> None:
-        define(store, concurrency={"limit": 1})
-        enqueue_all(store, 2)
-        first = claim_one(store)
-
-        settled, claimed = store.settle_and_claim([Outcome(first.id, first.token, "done")], request(5))
-
-        assert list(settled) == [Settled(first.id, accepted=True, state="done")]
-        assert len(claimed) == 1
-
     def test_a_refused_outcome_among_others_settles_none(self, store: Store) -> None:
         define(store)
         enqueue_all(store, 2)

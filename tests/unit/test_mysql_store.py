@@ -20,7 +20,7 @@ from pyjobs.errors import (
     StoreUnavailable,
     UnknownJob,
 )
-from pyjobs.records import ClaimRequest, NewJob, Outcome
+from pyjobs.records import ClaimRequest, NewJob
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
 from pyjobs.store.mysql_url import settings
@@ -99,15 +99,6 @@ class TestCalls:
             store.enqueue(long, "{}")
         assert long in refusal.value.message
         assert "the one that is there" in refusal.value.hint
-
-    def test_a_claim_that_fails_leaves_the_outcomes_settled(self, store: Store) -> None:
-        store.define("work", {})
-        id = store.enqueue("work", "{}")
-        token = uuid4()
-        store.claim(ClaimRequest("w", token))
-        with pytest.raises(PyjobsError):
-            store.settle_and_claim([Outcome(id, token, "done")], ClaimRequest("w", uuid4(), max_jobs=0))
-        assert store.count({"state": "done"}) == 1
 
     @pytest.mark.parametrize("args", ['"\\udc80"', '"\0"'])
     def test_what_cannot_be_sent_is_refused_before(self, store: Store, args: str) -> None:

@@ -49,12 +49,6 @@ class Unreliable:
         self._reach()
         return self._heard(self._store.settle_many(outcomes))
 
-    def settle_and_claim(
-        self, outcomes: Sequence[Outcome], request: ClaimRequest
-    ) -> tuple[list[Settled], list[ClaimedJob]]:
-        self._reach()
-        return self._heard(self._store.settle_and_claim(outcomes, request))
-
     def _reach(self) -> None:
         if self._cut.is_set():
             raise StoreUnavailable("the line is cut")
