@@ -410,13 +410,17 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    settled   record := jobs__settle_done(ids, tokens);
+    settled   record;
     outcomes  text[];
 BEGIN
+    IF ids IS NULL OR cardinality(ids) IS DISTINCT FROM cardinality(tokens) OR coalesce(array_position(ids, NULL), array_position(tokens, NULL)) IS NOT NULL THEN
+        PERFORM jobs__refuse('PJ003', 'an id or token is missing', 'pass the ids of the jobs, and for each the token it was claimed with');
+    END IF;
+    settled := jobs__settle_done(ids, tokens);
     IF cardinality(settled.ids) = cardinality(ids) THEN
         RETURN;
     END IF;
-    outcomes := array_fill('done'::text, ARRAY[coalesce(cardinality(ids), 0)]);
+    outcomes := array_fill('done'::text, ARRAY[cardinality(ids)]);
     RETURN QUERY
         SELECT a.n, a.accepted, a.state
           FROM jobs__answers(ids, tokens, outcomes, settled.ids, settled.tokens, outcomes, outcomes) AS a
