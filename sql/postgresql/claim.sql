@@ -60,11 +60,11 @@ $$;
 
 -- Remember for this session where the head of the line was, and until when to start there.
 --
--- While somebody's transaction stays open, nothing that has left the line since can be cleaned away, and whoever reads
--- it from its beginning steps over all of that. Where it was much (the engine counts the entries it reads), the session
--- starts where the living ones began, for a second or four times as long as the reading took: so the
--- long transaction costs a claim a bounded part of its time. What comes in before that place meanwhile, a retry or a
--- more urgent job, waits that long. This is a stopwatch; no job's fate hangs on it.
+-- What has left the line stands in it until a vacuum comes by, which may be a minute, or for as long as somebody's
+-- transaction stays open; whoever reads the line from its beginning steps over all of that. Where it was much (the engine
+-- counts the pages), the session starts where the living ones began, for a tenth of a second or twenty times as long as the
+-- reading took: so what is dead costs a claim a bounded part of its time. What comes in before that place meanwhile, a
+-- retry or a more urgent job, waits that long. This is a stopwatch; no job's fate hangs on it.
 CREATE OR REPLACE FUNCTION jobs__remember_head(head tid, hint jsonb, begun timestamptz)
 RETURNS void
 LANGUAGE plpgsql
@@ -75,7 +75,7 @@ DECLARE
     until  timestamptz := hint ->> 'until';
 BEGIN
     IF until IS NULL OR until <= begun THEN
-        until := ended + greatest(interval '1 second', 4 * (ended - begun));
+        until := ended + greatest(interval '100 milliseconds', 20 * (ended - begun));
     END IF;
     -- A line in which nothing lives has no new place; the last one still holds.
     PERFORM set_config('pyjobs.head', (coalesce(place, hint) || jsonb_build_object('until', until))::text, false);
@@ -159,7 +159,7 @@ DECLARE
     low_priority  smallint := CASE WHEN fresh THEN (hint ->> 'priority')::smallint ELSE -32768 END;
     low_run_at    timestamptz := CASE WHEN fresh THEN (hint ->> 'run_at')::timestamptz ELSE '-infinity' END;
     low_id        uuid := CASE WHEN fresh THEN (hint ->> 'id')::uuid ELSE '00000000-0000-0000-0000-000000000000' END;
-    read_before   bigint := coalesce(pg_stat_get_xact_tuples_returned('jobs_line'::regclass), 0);
+    pages_before  bigint := coalesce(pg_stat_get_xact_blocks_fetched('jobs_line'::regclass), 0);
     depth         integer;
     seen          integer;
     candidates    tid[];
@@ -177,7 +177,7 @@ BEGIN
                    AND (j.priority, j.run_at, j.id) >= (low_priority, low_run_at, low_id)
                  ORDER BY j.priority, j.run_at, j.id
                  LIMIT depth) AS l;
-        IF pg_stat_get_xact_tuples_returned('jobs_line'::regclass) > read_before + depth + 1000 THEN
+        IF pg_stat_get_xact_blocks_fetched('jobs_line'::regclass) > pages_before + 50 + depth / 20 THEN
             PERFORM jobs__remember_head(candidates[1], hint, begun);
         END IF;
         IF picked <> '{}' THEN
