@@ -9,15 +9,20 @@ from __future__ import annotations
 import os
 import select
 import socket
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from pyjobs.worker.journal import Report
 from pyjobs.worker.signals import STOP, delivered_to
 from pyjobs.worker.worker import Worker
 
 _END = b"\0"  # the number of no signal
+_SWITCH = 0.0005
+"""Seconds for which one thread may keep the others waiting, a tenth of what Python sets: the threads that talk to the
+database must not stand behind each handler that computes."""
 
 
 def run_with_signals(worker: Worker, once: bool = False, lifeline: int | None = None) -> Report:
@@ -27,12 +32,28 @@ def run_with_signals(worker: Worker, once: bool = False, lifeline: int | None = 
     """
     here, there = socket.socketpair()
     there.setblocking(False)
-    with here, there, ThreadPoolExecutor(1, "pyjobs-worker") as thread, delivered_to(there, STOP):
+    with (
+        here,
+        there,
+        _switching_often(),
+        ThreadPoolExecutor(1, "pyjobs-worker") as thread,
+        delivered_to(there, STOP),
+    ):
         running = thread.submit(worker.run, once)
         running.add_done_callback(lambda ended: there.send(_END))
         for _ in _stops(here.fileno(), lifeline):
             worker.stop()
         return running.result()
+
+
+@contextmanager
+def _switching_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_SWITCH)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _stops(signals: int, lifeline: int | None) -> Iterator[None]:

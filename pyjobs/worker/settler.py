@@ -14,7 +14,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from pyjobs.errors import PyjobsError, StoreUnavailable
+from pyjobs.errors import ContractMismatch, InvalidConfiguration, PyjobsError, StoreUnavailable
 from pyjobs.records import Outcome, Settled
 from pyjobs.store.base import Store
 from pyjobs.worker import outcomes
@@ -27,6 +27,9 @@ _log = logging.getLogger("pyjobs.worker")
 
 _MOST = 1_000
 """Endings in one call."""
+
+_WHATEVER_IS_SENT = (StoreUnavailable, ContractMismatch, InvalidConfiguration)
+"""Errors that say nothing of an outcome: the database is away, is being migrated, or lets this user do nothing."""
 
 Answered = tuple[Ending, Outcome, Settled | None]
 
@@ -78,7 +81,7 @@ class Settler:
             return []
         try:
             answers = self._store.settle_many([outcome for _, outcome in ended])
-        except StoreUnavailable:
+        except _WHATEVER_IS_SENT:
             raise
         except PyjobsError:  # one of them is refused: find it, so that the others do not wait for it
             return [self._answer(ending, outcome) for ending, outcome in ended]
@@ -88,14 +91,14 @@ class Settler:
         """The same of one alone: where it is refused, its attempt has failed."""
         try:
             return ending, outcome, self._store.settle_many([outcome])[0]
-        except StoreUnavailable:
+        except _WHATEVER_IS_SENT:
             raise
         except PyjobsError as refusal:
             _log.error("an outcome of %s was refused: %s", ending.claimed.id, refusal)
             outcome = outcomes.refused(ending.claimed, refusal)
         try:
             return ending, outcome, self._store.settle_many([outcome])[0]
-        except StoreUnavailable:
+        except _WHATEVER_IS_SENT:
             raise
         except PyjobsError as refusal:
             _log.error("%s cannot be settled at all, and is left to its lease: %s", ending.claimed.id, refusal)

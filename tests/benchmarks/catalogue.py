@@ -79,7 +79,7 @@ PYJOBS = Peer(
     adapter="pyjobs",
     packages=("-e", ".[postgresql,mysql]"),  # this project, from where it stands
     dialects=("postgresql", "sqlite", "mysql", "mariadb"),
-    settings="as it stands in this checkout; Worker(concurrency=10), defaults; many: enqueue_many in one call",
+    settings="as it stands in this checkout; `pyjobs worker` with its defaults, 10 at once; many: enqueue_many",
     unfinished="""
         SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 'pending' AND bucket IS NULL)
             OR EXISTS (SELECT 1 FROM jobs WHERE state = 'pending' AND bucket IS NOT NULL)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pyjobs.app import Jobs
-from pyjobs.errors import InvalidConfiguration, StoreUnavailable
+from pyjobs.errors import ContractMismatch, InvalidConfiguration, PyjobsError, StoreUnavailable
 from pyjobs.records import ClaimedJob, ClaimRequest, Outcome, Settled
 from pyjobs.store.base import Store
 from pyjobs.worker.attempt import Ending
@@ -157,26 +157,52 @@ def test_a_settle_that_waits_for_a_lock_holds_up_no_claim(
 
 
 class CannotSettle(Jobs):
-    """Its stores do everything but settle."""
+    """Its stores settle nothing as long as there is an error to raise."""
+
+    error: PyjobsError | None = None
 
     def open_store(self) -> Store:
         store: Any = super().open_store()
+        settle_many = store.settle_many
 
-        def settle_many(outcomes: Sequence[Outcome]) -> list[Settled]:
-            raise StoreUnavailable("nothing is settled here")
+        def settle_or_not(outcomes: Sequence[Outcome]) -> list[Settled]:
+            if self.error is not None:
+                raise self.error
+            return settle_many(outcomes)
 
-        store.settle_many = settle_many
+        store.settle_many = settle_or_not
         return store
 
 
 def test_once_raises_what_kept_it_from_settling(jobs: Jobs) -> None:
     application = CannotSettle(jobs.url)
+    application.error = StoreUnavailable("nothing is settled here")
     application.define("job", lambda: None)
     jobs.define("job", lambda: None)
     jobs.enqueue("job")
 
     with pytest.raises(StoreUnavailable, match="nothing is settled"):
         Worker(application, grace="300ms", poll_interval="50ms", max_poll_interval="50ms").run(once=True)
+
+
+@pytest.mark.parametrize("error", [ContractMismatch("no such routine"), InvalidConfiguration("this user may not")])
+def test_a_database_that_settles_nothing_yet_is_no_failure_of_a_job(
+    jobs: Jobs, work: Work, store: Store, caplog: pytest.LogCaptureFixture, error: PyjobsError
+) -> None:
+    application = CannotSettle(jobs.url)
+    application.error = error
+    application.define("job", lambda: None)
+    jobs.define("job", lambda: None)
+    id = jobs.enqueue("job")
+
+    running = work(application)
+    eventually(lambda: error.message in caplog.text)
+    application.error = None
+    eventually(lambda: state(store, id) == "done")
+    running.stop()
+
+    assert running.report().done == 1
+    assert store.failures(id) == []
 
 
 def test_an_inbox_keeps_what_is_not_removed_and_is_never_slept_over() -> None:

@@ -1,15 +1,19 @@
-"""pyjobs as an application writes it: ``Jobs``, a decorated function, ``Worker`` with its defaults."""
+"""pyjobs as an application writes it: ``Jobs``, a decorated function, and the worker as ``pyjobs worker`` runs it."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import pyjobs.store.mysql
+import pyjobs.store.postgresql
+import pyjobs.store.sqlite  # noqa: F401 - as other peers' drivers are, before the clock runs
 from benchmarks.jobs import CALLBACK, payload, tomorrow
 from benchmarks.records import Handler
 from pyjobs import Concurrency, Job, Jobs
 from pyjobs.install import migrate
 from pyjobs.worker import Worker
+from pyjobs.worker.foreground import run_with_signals
 
 
 def application(url: str, handle: Handler) -> Jobs:
@@ -66,4 +70,4 @@ async def producer(url: str) -> AsyncIterator[Producer]:
 
 
 async def work(url: str, handle: Handler, concurrency: int) -> None:
-    Worker(application(url, handle), concurrency=concurrency).run()
+    run_with_signals(Worker(application(url, handle), concurrency=concurrency))
