@@ -171,46 +171,110 @@ BEGIN
     END LOOP;
 END//
 
--- The buckets of one lane and priority that have room, from a place on the ring of buckets round to it again, no more than
--- are asked for. A bucket without room costs one probe, however many jobs wait in it. `met` names the bucket of each job that was
--- picked before. Answered is a text: 16 digits of the place on the ring and 10 of the room for each bucket.
+-- The buckets of one lane and priority that have room, from a place on the ring of buckets round to it again, until there are as many as are
+-- asked for. It looks at some jobs at once, which may be of many buckets, and, where these are deep, goes on by one probe for each, however many
+-- jobs wait in it. `met` names the bucket of each job that was picked before. Answered is a list of texts, in their order: for each bucket 10
+-- digits of its room, 16 of its place on the ring, and the id of its first job.
 DROP PROCEDURE IF EXISTS jobs__walk_ring//
 CREATE PROCEDURE jobs__walk_ring(
     queue VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
-    level SMALLINT, origin VARBINARY(8), met LONGTEXT CHARACTER SET ascii, most INT, OUT roomy LONGTEXT CHARACTER SET ascii)
+    level SMALLINT, origin VARBINARY(8), met LONGTEXT CHARACTER SET ascii, most INT, OUT roomy LONGTEXT CHARACTER SET ascii, OUT number INT)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE place VARBINARY(8) DEFAULT origin;
     DECLARE border VARBINARY(8) DEFAULT X'FFFFFFFFFFFFFFFF';
-    DECLARE room BIGINT;
-    SET roomy = '';
+    DECLARE last VARBINARY(8);
+    DECLARE more LONGTEXT CHARACTER SET ascii;
+    DECLARE reach INT DEFAULT LEAST(2 * most, 500);
+    DECLARE found, seen, buckets INT;
+    SET roomy = '', number = 0;
     walk: LOOP
-        SELECT MAX(f.ring), MAX(g.slots - (SELECT COUNT(*) FROM jobs_slots s WHERE s.bucket = f.bucket)) INTO place, room
-          FROM (SELECT j.ring, j.bucket
-                  FROM jobs j FORCE INDEX (jobs_lanes)
-                 WHERE j.stage = 'limited'
-                   AND j.queue = queue
-                   AND j.name = name
-                   AND j.priority = level
-                   AND j.ring > place
-                   AND j.ring <= border
-                 ORDER BY j.stage, j.queue, j.name, j.priority, j.ring, j.run_at, j.id
-                 LIMIT 1) AS f
-          LEFT JOIN jobs_groups g ON g.name = CONVERT(SUBSTRING_INDEX(f.bucket, ':', 1) USING utf8mb4);
-        IF place IS NOT NULL THEN
-            SET room = room - (LENGTH(met) - LENGTH(REPLACE(met, CONCAT(',', HEX(place)), ''))) DIV 17;
-            IF room > 0 THEN
-                SET roomy = CONCAT(roomy, HEX(place), LPAD(room, 10, '0')), most = most - 1;
-            END IF;
-            IF most = 0 THEN
-                LEAVE walk;
-            END IF;
+        SELECT JSON_ARRAYAGG(CASE WHEN b.room > 0 THEN CONCAT(LPAD(b.room, 10, '0'), HEX(b.ring), b.id) END), SUM(b.room > 0), MAX(b.ring), SUM(b.seen), COUNT(*)
+          INTO more, found, last, seen, buckets
+          FROM (SELECT STRAIGHT_JOIN h.ring, j.id, h.seen,
+                       g.slots - (SELECT COUNT(*) FROM jobs_slots s WHERE s.bucket = j.bucket)
+                               - CASE WHEN met = '' THEN 0 ELSE (LENGTH(met) - LENGTH(REPLACE(met, CONCAT(',', HEX(h.ring)), ''))) DIV 17 END AS room
+                  FROM (SELECT r.ring, MIN(CONCAT(r.run_at, r.id)) AS head, COUNT(*) AS seen
+                          FROM (SELECT w.ring, w.run_at, w.id
+                                  FROM jobs w FORCE INDEX (jobs_lanes)
+                                 WHERE w.stage = 'limited'
+                                   AND w.queue = queue
+                                   AND w.name = name
+                                   AND w.priority = level
+                                   AND w.ring > place
+                                   AND w.ring <= border
+                                 ORDER BY w.stage, w.queue, w.name, w.priority, w.ring, w.run_at, w.id
+                                 LIMIT reach) AS r
+                         GROUP BY r.ring
+                         ORDER BY r.ring
+                         LIMIT 1000000) AS h
+                  JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = RIGHT(h.head, 36)
+                  LEFT JOIN jobs_groups g ON g.name = CONVERT(SUBSTRING_INDEX(j.bucket, ':', 1) USING utf8mb4)
+                 LIMIT 1000000) AS b;
+        IF found > 0 THEN
+            SET roomy = CONCAT(roomy, ',', SUBSTRING(more, 2, LENGTH(more) - 2)), number = number + found;
+        END IF;
+        IF number >= most THEN
+            LEAVE walk;
+        ELSEIF seen = reach THEN
+            SET place = last, reach = CASE WHEN seen <= 16 * buckets THEN LEAST(2 * reach, 500) ELSE 1 END;
         ELSEIF border = origin THEN
             LEAVE walk;
         ELSE
             SET place = '', border = origin;
         END IF;
     END LOOP;
+    SET roomy = CONCAT('[', SUBSTRING(roomy, 2), ']');
+END//
+
+-- Limited work, locked: of each bucket that is given as above its first job, as many as are asked for. Answered are the ids with the room of the
+-- bucket behind each; the places on the ring are appended to `met`.
+DROP PROCEDURE IF EXISTS jobs__pick_heads//
+CREATE PROCEDURE jobs__pick_heads(
+    roomy LONGTEXT CHARACTER SET ascii, most INT, OUT picks LONGTEXT CHARACTER SET ascii, INOUT met LONGTEXT CHARACTER SET ascii, OUT number INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE places LONGTEXT CHARACTER SET ascii;
+    SELECT COALESCE(JSON_ARRAYAGG(CONCAT(p.id, p.room)), '[]'), COALESCE(JSON_ARRAYAGG(CONCAT(',', p.place)), ''), COUNT(*) INTO picks, places, number
+      FROM (SELECT STRAIGHT_JOIN j.id, CAST(LEFT(h.head, 10) AS UNSIGNED) AS room, SUBSTRING(h.head, 11, 16) AS place
+              FROM (SELECT t.head
+                      FROM JSON_TABLE(roomy, '$[*]' COLUMNS (head CHAR(62) CHARACTER SET ascii PATH '$')) AS t
+                     LIMIT 1000000) AS h
+              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = RIGHT(h.head, 36)
+             WHERE j.stage = 'limited'
+               AND j.ring = UNHEX(SUBSTRING(h.head, 11, 16))
+             LIMIT most
+               FOR UPDATE SKIP LOCKED) AS p;
+    SET met = CONCAT(met, places);
+END//
+
+-- The same of one bucket, as many as are asked for, but its first job, and stepping over those that are in somebody's hands.
+DROP PROCEDURE IF EXISTS jobs__pick_of_bucket//
+CREATE PROCEDURE jobs__pick_of_bucket(
+    queue VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    level SMALLINT, place BINARY(8), head CHAR(36) CHARACTER SET ascii COLLATE ascii_bin, room INT, most INT,
+    OUT picks LONGTEXT CHARACTER SET ascii, INOUT met LONGTEXT CHARACTER SET ascii, OUT number INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE reach INT DEFAULT 4 * most + 4;
+    SELECT COALESCE(JSON_ARRAYAGG(CONCAT(p.id, room)), '[]'), COUNT(*) INTO picks, number
+      FROM (SELECT STRAIGHT_JOIN j.id
+              FROM (SELECT h.id
+                      FROM jobs h FORCE INDEX (jobs_lanes)
+                     WHERE h.stage = 'limited'
+                       AND h.queue = queue
+                       AND h.name = name
+                       AND h.priority = level
+                       AND h.ring = place
+                     ORDER BY h.stage, h.queue, h.name, h.priority, h.ring, h.run_at, h.id
+                     LIMIT reach) AS h
+              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = h.id
+             WHERE j.stage = 'limited'
+               AND j.ring = place
+               AND j.id <> head
+             LIMIT most
+               FOR UPDATE SKIP LOCKED) AS p;
+    SET met = CONCAT(met, REPEAT(CONCAT(',', HEX(place)), number));
 END//
 
 -- Limited work of one lane, locked: by priority, and within one a job of each bucket that has room before more of any. Appended to
@@ -222,9 +286,10 @@ CREATE PROCEDURE jobs__pick_of_lane(
 SQL SECURITY DEFINER
 BEGIN
     DECLARE level SMALLINT;
-    DECLARE met, roomy, more LONGTEXT CHARACTER SET ascii DEFAULT '';
+    DECLARE met, roomy, got, more LONGTEXT CHARACTER SET ascii DEFAULT '';
+    DECLARE head CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE place BINARY(8);
-    DECLARE room, share, reach, number INT;
+    DECLARE room, share, wanted, number INT;
     SELECT MAX(f.priority) INTO level
       FROM (SELECT j.priority
               FROM jobs j FORCE INDEX (jobs_lanes)
@@ -234,28 +299,20 @@ BEGIN
              ORDER BY j.stage, j.queue, j.name, j.priority
              LIMIT 1) AS f;
     WHILE level IS NOT NULL AND most > 0 DO
-        CALL jobs__walk_ring(queue, name, level, origin, met, most, roomy);
-        SET share = most - LENGTH(roomy) DIV 26 + 1;  -- each of the other buckets gives one at least
-        WHILE roomy <> '' DO
-            SET place = UNHEX(LEFT(roomy, 16)), room = SUBSTRING(roomy, 17, 10), roomy = SUBSTRING(roomy, 27);
-            SET number = LEAST(room, share), reach = 4 * number;
-            SELECT COALESCE(JSON_ARRAYAGG(CONCAT(p.id, room)), '[]'), COUNT(*) INTO more, number
-              FROM (SELECT STRAIGHT_JOIN j.id
-                      FROM (SELECT h.id
-                              FROM jobs h FORCE INDEX (jobs_lanes)
-                             WHERE h.stage = 'limited'
-                               AND h.queue = queue
-                               AND h.name = name
-                               AND h.priority = level
-                               AND h.ring = place
-                             ORDER BY h.stage, h.queue, h.name, h.priority, h.ring, h.run_at, h.id
-                             LIMIT reach) AS h
-                      JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = h.id
-                     WHERE j.stage = 'limited'
-                       AND j.ring = place
-                     LIMIT number
-                       FOR UPDATE SKIP LOCKED) AS p;
-            SET picks = JSON_MERGE_PRESERVE(picks, more), met = CONCAT(met, REPEAT(CONCAT(',', HEX(place)), number)), most = most - number;
+        CALL jobs__walk_ring(queue, name, level, origin, met, most, roomy, number);
+        SET share = GREATEST(1, most - number + 1);  -- each of the other buckets gives one at least
+        IF number > 0 THEN
+            CALL jobs__pick_heads(roomy, most, got, met, number);
+            SET picks = JSON_MERGE_PRESERVE(picks, got), most = most - number;
+        END IF;
+        WHILE most > 0 AND LOCATE('"', roomy) > 0 DO
+            SET roomy = SUBSTRING(roomy, LOCATE('"', roomy) + 1);
+            SET room = LEFT(roomy, 10), place = UNHEX(SUBSTRING(roomy, 11, 16)), head = SUBSTRING(roomy, 27, 36);
+            SET wanted = LEAST(room, share) - (LOCATE(head, got) > 0), roomy = SUBSTRING(roomy, 64);
+            IF wanted > 0 THEN
+                CALL jobs__pick_of_bucket(queue, name, level, place, head, room, LEAST(wanted, most), more, met, number);
+                SET picks = JSON_MERGE_PRESERVE(picks, more), most = most - number;
+            END IF;
         END WHILE;
         SELECT MAX(f.priority) INTO level
           FROM (SELECT j.priority
@@ -369,6 +426,29 @@ BEGIN
              LIMIT most) AS o;
 END//
 
+-- Give the limited ones among the given jobs their slots where a bucket has one in all, and nobody has it: all at once, upwards.
+DROP PROCEDURE IF EXISTS jobs__take_single_slots//
+CREATE PROCEDURE jobs__take_single_slots(ids LONGTEXT CHARACTER SET ascii, token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin, now DATETIME(6))
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE single LONGTEXT CHARACTER SET ascii;
+    SELECT JSON_ARRAYAGG(j.id) INTO single
+      FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
+           STRAIGHT_JOIN jobs_groups g ON g.name = CONVERT(SUBSTRING_INDEX(j.bucket, ':', 1) USING utf8mb4)
+     WHERE j.stage = 'limited'
+       AND g.slots = 1
+       AND NOT EXISTS (SELECT 1 FROM jobs_slots s WHERE s.bucket = j.bucket);
+    IF single IS NOT NULL THEN
+        INSERT INTO jobs_slots (bucket, slot, job_id, token, taken_at)
+        SELECT j.bucket, 0, j.id, token, now
+          FROM JSON_TABLE(single, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
+         ORDER BY j.bucket, j.priority, j.run_at, j.id
+            ON DUPLICATE KEY UPDATE taken_at = jobs_slots.taken_at;
+    END IF;
+END//
+
 -- Of the given jobs those that are limited and got a slot for this token.
 DROP PROCEDURE IF EXISTS jobs__take_slots//
 CREATE PROCEDURE jobs__take_slots(
@@ -383,11 +463,23 @@ BEGIN
         SELECT j.id, j.bucket
           FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
                STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = p.id
+               STRAIGHT_JOIN jobs_groups g ON g.name = CONVERT(SUBSTRING_INDEX(j.bucket, ':', 1) USING utf8mb4)
          WHERE j.stage = 'limited'
+           AND g.slots > 1
          ORDER BY j.bucket, j.priority, j.run_at, j.id;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
 
-    SET served = '[]';
+    -- The jobs are pending: a slot that stands in their names is not valid.
+    SELECT COUNT(*) INTO invalid
+      FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+           STRAIGHT_JOIN jobs_slots s FORCE INDEX (jobs_slots_job) ON s.job_id = p.id;
+    IF invalid > 0 THEN
+        DELETE s
+          FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+               STRAIGHT_JOIN jobs_slots s FORCE INDEX (jobs_slots_job) ON s.job_id = p.id;
+    END IF;
+
+    CALL jobs__take_single_slots(ids, token, now);
     OPEN waiting;
     serve: LOOP
         SET ended = FALSE;
@@ -395,22 +487,19 @@ BEGIN
         IF ended THEN
             LEAVE serve;
         END IF;
-        -- The job is pending: a slot that stands in its name is not valid.
-        SELECT COUNT(*) INTO invalid FROM jobs_slots s WHERE s.job_id = job;
-        IF invalid > 0 THEN
-            DELETE FROM s USING jobs_slots s WHERE s.job_id = job;
-        END IF;
         IF NOT bucket <=> former THEN
             SET former = bucket, slot = -1;
         END IF;
         IF slot IS NOT NULL THEN  -- otherwise the bucket has no more
             CALL jobs__take_slot(bucket, job, token, slot, now, slot);
-            IF slot IS NOT NULL THEN
-                SET served = JSON_ARRAY_APPEND(served, '$', job);
-            END IF;
         END IF;
     END LOOP;
     CLOSE waiting;
+
+    SELECT COALESCE(JSON_ARRAYAGG(p.id), '[]') INTO served
+      FROM JSON_TABLE(ids, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS p
+           STRAIGHT_JOIN jobs_slots s FORCE INDEX (jobs_slots_job) ON s.job_id = p.id
+     WHERE s.token = token;
 END//
 
 -- Turn the next jobs to running under this token. A token that holds jobs takes no more.
@@ -482,9 +571,13 @@ DROP PROCEDURE IF EXISTS jobs__in_hexadecimal//
 CREATE PROCEDURE jobs__in_hexadecimal(list LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT result LONGTEXT CHARACTER SET ascii)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE place INT DEFAULT 0;
     IF list IS NOT NULL THEN
-        SELECT COALESCE(JSON_ARRAYAGG(HEX(t.text)), '[]') INTO result
-          FROM JSON_TABLE(list, '$[*]' COLUMNS (text LONGTEXT CHARACTER SET utf8mb4 PATH '$')) AS t;
+        SET result = '';
+        WHILE place < JSON_LENGTH(list) DO
+            SET result = CONCAT(result, ',"', HEX(JSON_UNQUOTE(JSON_EXTRACT(list, CONCAT('$[', place, ']')))), '"'), place = place + 1;
+        END WHILE;
+        SET result = CONCAT('[', SUBSTRING(result, 2), ']');
     END IF;
 END//
 
@@ -519,6 +612,7 @@ CREATE PROCEDURE jobs_claim(
     options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE holder CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE turn VARCHAR(64) CHARACTER SET utf8mb4;
     DECLARE queues, name_list LONGTEXT CHARACTER SET ascii;
@@ -539,13 +633,16 @@ BEGIN
         BEGIN
             ROLLBACK;
             DO RELEASE_LOCK(turn);
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         IF NOT COALESCE(GET_LOCK(turn, 10), 0) THEN
             SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1205, MESSAGE_TEXT = 'another call claims with this token';
         END IF;
         CALL jobs__claim(worker, holder, queues, name_list, most, lease_ms);
         COMMIT;
+        CALL jobs__put_back(settings);
         DO RELEASE_LOCK(turn);
     END;
 

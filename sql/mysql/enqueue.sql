@@ -361,9 +361,44 @@ BEGIN
         odd           BOOLEAN       NOT NULL DEFAULT FALSE,
         piece         LONGTEXT,
         answer        CHAR(36) CHARACTER SET ascii COLLATE ascii_bin,
-        enters        BOOLEAN       NOT NULL DEFAULT FALSE,
+        enters        BOOLEAN       NOT NULL DEFAULT TRUE,
         known         INT
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+END//
+
+-- The same as jobs__read_plain where no job has options: of what is not looked for the engine need not say that it is not there.
+DROP PROCEDURE IF EXISTS jobs__read_bare//
+CREATE PROCEDURE jobs__read_bare(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE most LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE lax BOOLEAN DEFAULT VERSION() LIKE '%MariaDB%';
+    CALL jobs__setting('max_args_bytes', most);
+    CALL jobs__id_prefix(prefix);
+
+    INSERT INTO jobs__incoming (n, id, name, args, run_at, tenant, known, odd)
+    SELECT t.n,
+           CASE WHEN t.id IS NULL THEN CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + t.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + t.n), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10))
+                WHEN t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.id) END,
+           LEFT(t.name, 190),
+           COALESCE(t.args, '{}'),
+           now,
+           scope,
+           t.h_name + t.h_args + t.h_id,
+           NOT COALESCE(
+               LEFT(CAST(t.j_name AS CHAR), 1) = '"' AND CHAR_LENGTH(t.name) BETWEEN 1 AND 190
+               AND (t.h_args = 0 OR LEFT(CAST(t.j_args AS CHAR), 1) = '"' AND LENGTH(t.args) <= most AND JSON_VALID(t.args)
+                    AND (NOT lax OR LENGTH(t.args) < 2000
+                         AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*"', '0'),
+                                            '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
+               AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z'),
+               FALSE)
+      FROM JSON_TABLE(document, '$[*]' COLUMNS (
+               n FOR ORDINALITY,
+               h_name INT EXISTS PATH '$.name', j_name JSON PATH '$.name', name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.name',
+               h_args INT EXISTS PATH '$.args', j_args JSON PATH '$.args', args LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.args',
+               h_id INT EXISTS PATH '$.id', j_id JSON PATH '$.id', id VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.id')) AS t;
 END//
 
 -- Read all of the jobs as far as the engine can. Each that is not plainly right is left odd.
@@ -488,16 +523,9 @@ CREATE PROCEDURE jobs__split_long(document LONGTEXT CHARACTER SET utf8mb4 COLLAT
 SQL SECURITY DEFINER
 BEGIN
     DECLARE hidden LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE former BIGINT DEFAULT @@SESSION.group_concat_max_len;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION
-    BEGIN
-        SET SESSION group_concat_max_len = former;
-        RESIGNAL;
-    END;
 
     SET hidden = REPLACE(REPLACE(document, '\\\\', CHAR(2, 2 USING utf8mb4)), '\\"', CHAR(3, 3 USING utf8mb4));
     SET hidden = CONCAT('[', REPLACE(JSON_QUOTE(hidden), '\\"', '","'), ']');
-    SET SESSION group_concat_max_len = 1073741824;
     SELECT GROUP_CONCAT(CASE WHEN p.n % 2 = 1 AND p.depth = 2 AND p.piece REGEXP ',[ \\t\\n\\r]*+\\{[ \\t\\n\\r]*+\\z'
                              THEN CONCAT(LEFT(p.piece, CHAR_LENGTH(p.piece) - LOCATE(',', REVERSE(p.piece))), CHAR(1 USING utf8mb4), SUBSTRING_INDEX(p.piece, ',', -1))
                              ELSE p.piece END
@@ -508,7 +536,6 @@ BEGIN
                                                   - CAST(LENGTH(REPLACE(REPLACE(t.piece, '[', ''), '{', '')) AS SIGNED) END)
                    OVER (ORDER BY t.n ROWS UNBOUNDED PRECEDING) AS depth
               FROM JSON_TABLE(hidden, '$[*]' COLUMNS (n FOR ORDINALITY, piece LONGTEXT CHARACTER SET utf8mb4 PATH '$')) AS t) AS p;
-    SET SESSION group_concat_max_len = former;
     SET pieces = SUBSTRING(pieces, LOCATE('[', pieces) + 1);
     CALL jobs__trim_end(pieces);
     SET pieces = REPLACE(REPLACE(LEFT(pieces, CHAR_LENGTH(pieces) - 1), CHAR(3, 3 USING utf8mb4), '\\"'), CHAR(2, 2 USING utf8mb4), '\\\\');
@@ -605,7 +632,11 @@ BEGIN
 
     CALL jobs__make_room();
     IF JSON_VALID(document) THEN
-        CALL jobs__read_plain(document, scope, now);
+        IF LOCATE('"options"', document) = 0 THEN
+            CALL jobs__read_bare(document, scope, now);
+        ELSE
+            CALL jobs__read_plain(document, scope, now);
+        END IF;
         SET hidden = REPLACE(REPLACE(document, '\\\\', '..'), '\\"', '..');
         SELECT COALESCE(SUM(i.known), 0), COALESCE(SUM(i.odd OR i.meta IS NOT NULL), 0) INTO members, odds FROM jobs__incoming i;
         IF odds > 0 OR members <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
@@ -629,7 +660,6 @@ BEGIN
         SELECT i.name INTO unknown FROM jobs__incoming i WHERE i.n = first;
         CALL jobs__refuse_undefined(unknown, CONCAT('jobs[', first - 1, '].name'));
     END IF;
-    UPDATE jobs__incoming i SET i.enters = TRUE;
 END//
 
 -- The definitions that the jobs have, read without a lock, which INSERT … SELECT would take.
@@ -802,9 +832,10 @@ DROP PROCEDURE IF EXISTS jobs_enqueue_many//
 CREATE PROCEDURE jobs_enqueue_many(jobs LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE scope, definitions LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE moment DATETIME(6);
-    DECLARE special INT;
+    DECLARE bounds, special INT;
     DECLARE alone, repeated BOOLEAN;
 
     BEGIN
@@ -812,14 +843,19 @@ BEGIN
         BEGIN
             CALL jobs__undo(alone);
             DROP TEMPORARY TABLE IF EXISTS jobs__incoming;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         CALL jobs__scope(scope);
         SELECT c.now INTO moment FROM jobs_clock c;
         CALL jobs__begin(alone);
         CALL jobs__read_jobs(jobs, scope, moment);
         CALL jobs__definitions_met(definitions);
-        CALL jobs__assign_buckets(definitions);
+        SELECT COUNT(*) INTO bounds FROM jobs_definitions d WHERE d.concurrency_group IS NOT NULL;
+        IF bounds > 0 THEN
+            CALL jobs__assign_buckets(definitions);
+        END IF;
 
         SELECT COUNT(i.unique_key) + COUNT(i.batch_id) INTO special FROM jobs__incoming i;
         SET repeated = special > 0;
@@ -835,6 +871,7 @@ BEGIN
             END IF;
         END IF;
         CALL jobs__end(alone);
+        CALL jobs__put_back(settings);
     END;
     SELECT i.n - 1 AS `position`, COALESCE(i.answer, i.id) AS id, i.enters AS inserted FROM jobs__incoming i ORDER BY i.n;
     DROP TEMPORARY TABLE jobs__incoming;

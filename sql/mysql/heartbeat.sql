@@ -79,6 +79,7 @@ DROP PROCEDURE IF EXISTS jobs_heartbeat//
 CREATE PROCEDURE jobs_heartbeat(worker LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, held LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE members, info LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE claims, attention LONGTEXT CHARACTER SET ascii;
     DECLARE lease_ms BIGINT;
@@ -98,8 +99,10 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
         BEGIN
             ROLLBACK;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         SELECT c.now INTO now FROM jobs_clock c;
         IF claims <> '[]' THEN
             CALL jobs__keep(claims, lease_ms, now, attention);
@@ -110,6 +113,7 @@ BEGIN
             CALL jobs__record_worker(worker, info, lease_ms, now);
         END IF;
         COMMIT;
+        CALL jobs__put_back(settings);
     END;
     SELECT a.id, a.said AS `signal`
       FROM JSON_TABLE(COALESCE(attention, '[]'), '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', said VARCHAR(6) CHARACTER SET ascii PATH '$.signal')) AS a;

@@ -267,6 +267,7 @@ DROP PROCEDURE IF EXISTS jobs_retry//
 CREATE PROCEDURE jobs_retry(filter LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE wanted, members LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE named CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE moment DATETIME(6);
@@ -286,10 +287,13 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
         BEGIN
             ROLLBACK;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         CALL jobs__retry(wanted, named, moment, delay_ms, number);
         COMMIT;
+        CALL jobs__put_back(settings);
     END;
     SELECT number AS `count`;
 END//
@@ -334,6 +338,7 @@ DROP PROCEDURE IF EXISTS jobs_cancel//
 CREATE PROCEDURE jobs_cancel(filter LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE wanted LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE named CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE number INT;
@@ -344,10 +349,13 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
         BEGIN
             ROLLBACK;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         CALL jobs__cancel(wanted, number);
         COMMIT;
+        CALL jobs__put_back(settings);
     END;
     SELECT number AS `count`;
 END//
@@ -380,6 +388,7 @@ DROP PROCEDURE IF EXISTS jobs_discard//
 CREATE PROCEDURE jobs_discard(filter LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE wanted LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE named CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE number INT;
@@ -390,10 +399,13 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
         BEGIN
             ROLLBACK;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         CALL jobs__discard(wanted, named, number);
         COMMIT;
+        CALL jobs__put_back(settings);
     END;
     SELECT number AS `count`;
 END//

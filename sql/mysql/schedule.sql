@@ -88,6 +88,7 @@ DROP PROCEDURE IF EXISTS jobs_prune_schedules//
 CREATE PROCEDURE jobs_prune_schedules(source LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, names LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE declared LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE pruned INT;
     DECLARE valid BOOLEAN;
@@ -99,8 +100,10 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
         BEGIN
             ROLLBACK;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         DELETE s
           FROM jobs_schedules s
           LEFT JOIN JSON_TABLE(declared, '$[*]' COLUMNS (name VARCHAR(190) CHARACTER SET utf8mb4 PATH '$')) AS d ON d.name COLLATE utf8mb4_bin = s.name
@@ -108,6 +111,7 @@ BEGIN
            AND d.name IS NULL;
         SET pruned = ROW_COUNT();
         COMMIT;
+        CALL jobs__put_back(settings);
     END;
     SELECT pruned;
 END//

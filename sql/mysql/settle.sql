@@ -6,11 +6,12 @@
 --
 -- A repeat is known by what the row keeps of the last outcome, and a failure by its line in jobs_failures as well.
 --
--- The usual call, where everything is done and nothing else is to do, is a look under the lock and one UPDATE. Any other goes the whole
--- way, step by step over all its jobs at once. A key that a producer's open transaction has locked is not waited for: it is let go
--- in jobs__loose_keys.
+-- The usual call, where everything is done, is a look under the lock and one UPDATE, and what the look found to be done besides. Any other
+-- goes the whole way, step by step over all its jobs at once. A key that a producer's open transaction has locked is not waited for: it is let
+-- go in jobs__loose_keys.
 --
--- (LIMIT 1000000 keeps a derived table to itself. MariaDB would merge it, forget its STRAIGHT_JOIN, and lock all jobs on its way to one.)
+-- (LIMIT 1000000 keeps a derived table to itself. MariaDB would merge it, forget its STRAIGHT_JOIN, and lock all jobs on its way to one. And
+-- such a table is given a key, which a JSON_TABLE is not: two of these joined with one another read the second once for each row of the first.)
 
 DELIMITER //
 
@@ -33,7 +34,7 @@ BEGIN
     END IF;
 END//
 
--- One outcome as it is handed on: an object with all that its detail says, which has a `kind`, as one that needs no closer look has not.
+-- One outcome as it is handed on: an object with all that its detail says, which has a `kind`, as one that is done has not.
 DROP PROCEDURE IF EXISTS jobs__read_outcome//
 CREATE PROCEDURE jobs__read_outcome(id CHAR(36) CHARACTER SET ascii COLLATE ascii_bin, token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin, outcome LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, detail LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, place LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
@@ -70,8 +71,12 @@ BEGIN
     IF outcome = 'snoozed' AND wait_ms IS NULL THEN
         CALL jobs__refuse('PJ003', CONCAT(place, 'detail.delay_ms is missing'), 'say for how long, such as {"delay_ms": 60000}');
     END IF;
-    SET said = JSON_OBJECT('id', id, 'token', token, 'outcome', outcome, 'kind', COALESCE(kind, 'error'), 'permanent', COALESCE(permanent, FALSE),
-                           'wait_ms', wait_ms, 'type', type, 'message', message, 'stack', stack);
+    IF outcome = 'done' THEN
+        SET said = JSON_OBJECT('id', id, 'token', token, 'outcome', outcome);
+    ELSE
+        SET said = JSON_OBJECT('id', id, 'token', token, 'outcome', outcome, 'kind', COALESCE(kind, 'error'), 'permanent', COALESCE(permanent, FALSE),
+                               'wait_ms', wait_ms, 'type', type, 'message', message, 'stack', stack);
+    END IF;
 END//
 
 -- The outcomes of a document as they are handed on. Of those that are written as drivers do, done ones need no closer look.
@@ -209,16 +214,20 @@ SQL SECURITY DEFINER
 BEGIN
     DECLARE ended, gone, batches LONGTEXT CHARACTER SET ascii;
 
-    INSERT INTO jobs_failures (job_id, attempt, token, worker, kind, type, message, stack, started_at, failed_at)
-    SELECT j.id, j.attempts, j.token, j.worker, o.kind, o.type, o.message, o.stack, j.started_at, now
-      FROM JSON_TABLE(said, '$[*]' COLUMNS (
-               n FOR ORDINALITY, outcome VARCHAR(9) CHARACTER SET ascii PATH '$.outcome', kind VARCHAR(12) CHARACTER SET ascii PATH '$.kind', type LONGTEXT CHARACTER SET utf8mb4 PATH '$.type',
-               message LONGTEXT CHARACTER SET utf8mb4 PATH '$.message', stack LONGTEXT CHARACTER SET utf8mb4 PATH '$.stack')) AS o
-           STRAIGHT_JOIN JSON_TABLE(verdicts, '$[*]' COLUMNS (n INT PATH '$.n', id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS v ON v.n = o.n
-           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = v.id
-      LEFT JOIN jobs_failures f FORCE INDEX (jobs_failures_attempt) ON f.job_id = j.id AND f.token = j.token  -- a token may meet its job again
-     WHERE o.outcome = 'failed'
-       AND f.id IS NULL;
+    IF LOCATE('"failed"', said) > 0 THEN
+        INSERT INTO jobs_failures (job_id, attempt, token, worker, kind, type, message, stack, started_at, failed_at)
+        SELECT j.id, j.attempts, j.token, j.worker, o.kind, o.type, o.message, o.stack, j.started_at, now
+          FROM JSON_TABLE(said, '$[*]' COLUMNS (
+                   n FOR ORDINALITY, outcome VARCHAR(9) CHARACTER SET ascii PATH '$.outcome', kind VARCHAR(12) CHARACTER SET ascii PATH '$.kind', type LONGTEXT CHARACTER SET utf8mb4 PATH '$.type',
+                   message LONGTEXT CHARACTER SET utf8mb4 PATH '$.message', stack LONGTEXT CHARACTER SET utf8mb4 PATH '$.stack')) AS o
+               STRAIGHT_JOIN (SELECT t.n, t.id
+                                FROM JSON_TABLE(verdicts, '$[*]' COLUMNS (n INT PATH '$.n', id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS t
+                               LIMIT 1000000) AS v ON v.n = o.n
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = v.id
+          LEFT JOIN jobs_failures f FORCE INDEX (jobs_failures_attempt) ON f.job_id = j.id AND f.token = j.token  -- a token may meet its job again
+         WHERE o.outcome = 'failed'
+           AND f.id IS NULL;
+    END IF;
 
     UPDATE JSON_TABLE(verdicts, '$[*]' COLUMNS (
                id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token', outcome VARCHAR(9) CHARACTER SET ascii PATH '$.outcome', state VARCHAR(9) CHARACTER SET ascii PATH '$.state',
@@ -262,11 +271,15 @@ BEGIN
     END IF;
 END//
 
--- Settle attempts that all are done and leave nothing else to do.
+-- Settle attempts that all are done; their rows are locked. `keyed` and `batched` say whether some of the jobs have a key, or a batch.
 DROP PROCEDURE IF EXISTS jobs__settle_done//
-CREATE PROCEDURE jobs__settle_done(said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
+CREATE PROCEDURE jobs__settle_done(said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, keyed BOOLEAN, batched BOOLEAN, now DATETIME(6))
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE ids, gone LONGTEXT CHARACTER SET ascii;
+    DECLARE counted LONGTEXT CHARACTER SET ascii DEFAULT '[]';
+    DECLARE slots, fleeting INT;
+
     UPDATE JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token')) AS o
            STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = o.id
        SET j.state = 'done',
@@ -276,6 +289,36 @@ BEGIN
            j.settled_token = o.token,
            j.settled_as = 'done',
            j.finished_at = now;
+
+    SELECT COUNT(*) INTO slots FROM (SELECT s.slot FROM jobs_slots s LIMIT 1) AS s;
+    IF slots > 0 THEN
+        DELETE s
+          FROM JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS o
+               STRAIGHT_JOIN jobs_slots s FORCE INDEX (jobs_slots_job) ON s.job_id = o.id;
+    END IF;
+    IF keyed OR batched THEN
+        SET ids = JSON_EXTRACT(said, '$[*].id');
+    END IF;
+    IF batched THEN
+        CALL jobs__count_in_batches(ids, TRUE, counted);
+    END IF;
+    IF keyed THEN
+        CALL jobs__free_keys(ids, FALSE);
+    END IF;
+    SELECT COUNT(*) INTO fleeting FROM jobs_definitions d WHERE d.keep_done_ms = 0;
+    IF fleeting > 0 THEN
+        SELECT JSON_ARRAYAGG(j.id) INTO gone
+          FROM JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS o
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = o.id
+               STRAIGHT_JOIN jobs_definitions d ON d.name = j.name
+         WHERE d.keep_done_ms = 0;
+        IF gone IS NOT NULL THEN
+            CALL jobs__remove(gone);
+        END IF;
+    END IF;
+    IF counted <> '[]' THEN
+        CALL jobs__tally(counted, 1, now);
+    END IF;
 END//
 
 -- Settle attempts. Answers, as JSON, of each its number, id, whether it was accepted, and state, in the order given.
@@ -284,12 +327,12 @@ CREATE PROCEDURE jobs__settle(said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb
 SQL SECURITY DEFINER
 BEGIN
     DECLARE number INT DEFAULT JSON_LENGTH(said);
-    DECLARE held, other, slots, fleeting INT;
-    DECLARE plain BOOLEAN DEFAULT FALSE;
+    DECLARE held INT;
+    DECLARE keyed, batched BOOLEAN;
     DECLARE verdicts LONGTEXT CHARACTER SET ascii;
 
-    SELECT COUNT(*), COALESCE(SUM(h.more), 0) INTO held, other
-      FROM (SELECT STRAIGHT_JOIN j.unique_key IS NOT NULL OR j.batch_id IS NOT NULL OR j.bucket IS NOT NULL AS more
+    SELECT COUNT(*), MAX(h.keyed), MAX(h.batched) INTO held, keyed, batched
+      FROM (SELECT STRAIGHT_JOIN j.unique_key IS NOT NULL AS keyed, j.batch_id IS NOT NULL AS batched
               FROM (SELECT DISTINCT t.id, t.token
                       FROM JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token')) AS t
                      ORDER BY id
@@ -297,19 +340,8 @@ BEGIN
               JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = o.id AND j.token = o.token
              LIMIT 1000000
                FOR UPDATE) AS h;
-    IF held = number AND other = 0 AND LOCATE('"kind"', said) = 0 THEN
-        SELECT COUNT(*) INTO fleeting FROM jobs_definitions d WHERE d.keep_done_ms = 0;
-        SELECT COUNT(*) INTO slots FROM (SELECT s.slot FROM jobs_slots s LIMIT 1) AS s;
-        IF slots > 0 THEN
-            SELECT COUNT(*) INTO slots
-              FROM JSON_TABLE(said, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS t
-                   STRAIGHT_JOIN jobs_slots s FORCE INDEX (jobs_slots_job) ON s.job_id = t.id;
-        END IF;
-        SET plain = (slots + fleeting = 0);
-    END IF;
-
-    IF plain THEN
-        CALL jobs__settle_done(said, now);
+    IF held = number AND LOCATE('"kind"', said) = 0 THEN
+        CALL jobs__settle_done(said, keyed, batched, now);
         SELECT JSON_ARRAYAGG(JSON_OBJECT('n', t.n, 'id', t.id, 'accepted', 1, 'state', 'done')) INTO answers
           FROM JSON_TABLE(said, '$[*]' COLUMNS (n FOR ORDINALITY, id CHAR(36) CHARACTER SET ascii PATH '$.id')) AS t;
     ELSE
@@ -323,7 +355,9 @@ BEGIN
                             OR COALESCE(j.settled_token = o.token AND j.settled_as = o.outcome, FALSE)))
           INTO answers
           FROM JSON_TABLE(said, '$[*]' COLUMNS (n FOR ORDINALITY, id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token', outcome VARCHAR(9) CHARACTER SET ascii PATH '$.outcome')) AS o
-          LEFT JOIN JSON_TABLE(COALESCE(verdicts, '[]'), '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token', outcome VARCHAR(9) CHARACTER SET ascii PATH '$.outcome', state VARCHAR(9) CHARACTER SET ascii PATH '$.state')) AS s
+          LEFT JOIN (SELECT t.*
+                       FROM JSON_TABLE(COALESCE(verdicts, '[]'), '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token', outcome VARCHAR(9) CHARACTER SET ascii PATH '$.outcome', state VARCHAR(9) CHARACTER SET ascii PATH '$.state')) AS t
+                      LIMIT 1000000) AS s
             ON s.id = o.id AND s.token = o.token AND s.outcome = o.outcome
           LEFT JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = o.id
           LEFT JOIN jobs_failures f FORCE INDEX (jobs_failures_attempt)
@@ -336,6 +370,7 @@ DROP PROCEDURE IF EXISTS jobs__settle_at_once//
 CREATE PROCEDURE jobs__settle_at_once(said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT answers LONGTEXT CHARACTER SET ascii)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE now DATETIME(6);
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
     START TRANSACTION;
@@ -343,11 +378,14 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
         BEGIN
             ROLLBACK;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         SELECT c.now INTO now FROM jobs_clock c;
         CALL jobs__settle(said, now, answers);
         COMMIT;
+        CALL jobs__put_back(settings);
     END;
 END//
 

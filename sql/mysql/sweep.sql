@@ -248,6 +248,7 @@ DROP PROCEDURE IF EXISTS jobs_sweep//
 CREATE PROCEDURE jobs_sweep(options LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
+    DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE members LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE most, promoted, rescued, buried, slots_freed, batches_finished, pruned, pruned_rest INT;
     DECLARE now DATETIME(6);
@@ -261,8 +262,10 @@ BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
         BEGIN
             ROLLBACK;
+            CALL jobs__put_back(settings);
             RESIGNAL;
         END;
+        CALL jobs__set_aside(settings);
         SELECT c.now INTO now FROM jobs_clock c;
         CALL jobs__promote(most, now, promoted);
         CALL jobs__rescue(most, now, rescued, buried);
@@ -271,6 +274,7 @@ BEGIN
         CALL jobs__prune_jobs(most, now, pruned);
         CALL jobs__prune_rest(most, now, pruned_rest);
         COMMIT;
+        CALL jobs__put_back(settings);
     END;
     SELECT promoted, rescued, buried, slots_freed, batches_finished, pruned + pruned_rest AS pruned;
 END//
