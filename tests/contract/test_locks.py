@@ -247,3 +247,26 @@ def test_a_schedule_is_put_by_a_session_that_does_not_commit_by_itself(store: St
 
     assert [each.name for each in store.schedules()] == ["hourly"]
     connection.close()
+
+
+@pytest.mark.parametrize("odd", ["done", "failed"])
+def test_what_claims_and_settles_read_grows_as_their_jobs_do(store: Store, database: Any, odd: Any) -> None:
+    """In a batch, one of each bucket: not with the square of it, as lists do that are joined with one another."""
+    define(store, concurrency={"limit": 1, "key": "k"})
+    batch_id = str(store.open_batch({}))
+    connection = database.connect()
+    calls = store.join(connection)
+
+    def entries_read(number: int) -> int:
+        options = {"batch_id": batch_id}
+        store.enqueue_many([NewJob("work", f'{{"k": {number * place}}}', options) for place in range(number)])
+        connection.execute("FLUSH STATUS")
+        jobs = claim(calls, number)
+        assert len(jobs) == number
+        outcomes = [Outcome(jobs[0].id, jobs[0].token, odd), *(Outcome(job.id, job.token, "done") for job in jobs[1:])]
+        assert all(answer.accepted for answer in calls.settle_many(outcomes))
+        read = connection.execute("SHOW SESSION STATUS LIKE 'Handler_read%'").fetchall()
+        return sum(int(entries) for _, entries in read)
+
+    assert entries_read(400) < 6 * entries_read(100)
+    connection.close()
