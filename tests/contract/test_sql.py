@@ -6,6 +6,7 @@ Defining, enqueueing, claiming, settling and reading the views, by the database'
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -181,6 +182,17 @@ class TestMysqlClient:
             """,
         )
         assert mysql_client(database, "SELECT id FROM jobs_list;") == []
+
+    def test_what_the_page_shows(self, database: Any) -> None:
+        page = (ROOT / "sql" / "README.md").read_text()
+        [block] = re.findall(r"^```sql\n(-- mysql .*?)^```", page, re.DOTALL | re.MULTILINE)
+        told = mysql_client(database, block)
+        assert [line.split("\t")[:2] for line in told[-3:]] == [
+            ["1", "scheduled"],
+            ["letters", "pending"],
+            ["letters", "scheduled"],
+        ]
+        assert [line.rpartition("\t")[2] for line in told[-2:]] == ["1", "2"]
 
     def test_the_files_can_be_sent_by_hand(self, databases: Any, database_name: str, empty_database: Any) -> None:
         """Nothing but the stamp is missing of what ``pyjobs migrate`` installs."""
