@@ -101,7 +101,9 @@ CREATE TABLE jobs (
     -- One that runs has begun one; one that waits has one left.
     CONSTRAINT jobs_attempts_in_bounds CHECK (
         attempts BETWEEN (token IS NOT NULL)::integer AND max_attempts - (num_nonnulls(token, finished_at) = 0)::integer)
-);
+)
+-- Each job leaves two dead rows: a share of a table that holds a million ended ones would be too many to wait for.
+WITH (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 20000);
 
 -- What a claim reads, in its order; nothing that is not claimable is ever in these three.
 -- The line: every unlimited pending job.
@@ -141,10 +143,11 @@ CREATE TABLE jobs_slots (
     PRIMARY KEY (bucket, slot)
 );
 
--- The history of failed attempts, apart from the hot rows.
+-- The history of failed attempts, apart from the hot rows. No foreign key: each row of `jobs` that is written or deleted
+-- would be looked at for it; jobs__remove, which alone deletes jobs, deletes their failures with one statement.
 CREATE TABLE jobs_failures (
     id          bigint       GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    job_id      uuid         NOT NULL REFERENCES jobs (id) ON DELETE CASCADE,
+    job_id      uuid         NOT NULL,
     attempt     integer      NOT NULL CHECK (attempt >= 1),
     token       uuid         NOT NULL,
     worker      text         NOT NULL,

@@ -86,13 +86,14 @@ BEGIN
 END
 $$;
 
--- Delete rows and let the keys go that were kept for them.
+-- Delete rows with their failures, and let the keys go that were kept for them.
 CREATE OR REPLACE FUNCTION jobs__remove(ids uuid[])
 RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
     DELETE FROM jobs j WHERE j.id = ANY (ids);
+    DELETE FROM jobs_failures f WHERE f.job_id = ANY (ids);
     DELETE FROM jobs_keys k WHERE k.job_id = ANY (ids) AND k.kept <> 'ever';
 END
 $$;
