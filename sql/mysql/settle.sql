@@ -79,18 +79,20 @@ BEGIN
     END IF;
 END//
 
--- The outcomes of a document as they are handed on. Of those that are written as drivers do, done ones need no closer look.
+-- The outcomes of a document as they are handed on. Of those that are written as drivers do, done ones need no closer look. The others are read
+-- some at a time: each that is taken off a long text moves the rest of it.
 DROP PROCEDURE IF EXISTS jobs__read_outcomes//
 CREATE PROCEDURE jobs__read_outcomes(outcomes LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
 BEGIN
-    DECLARE pieces, piece, members, outcome, detail LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE id, token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
-    DECLARE place VARCHAR(40) CHARACTER SET utf8mb4;
+    DECLARE pieces, some LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE number INT DEFAULT 0;
     DECLARE valid BOOLEAN;
+    DECLARE plain VARCHAR(250) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT CONCAT(
+        '\\{"id": ?"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", ?"token": ?"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", ',
+        '?"outcome": ?"done"\\}');
 
-    IF outcomes REGEXP '^\\[(?:\\{"id": ?"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", ?"token": ?"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", ?"outcome": ?"done"\\}(?:, ?)?)*+\\]\\z' AND JSON_VALID(outcomes) THEN
+    IF outcomes REGEXP CONCAT('^\\[(?:', plain, '(?:, ?)?)*+\\]\\z') AND JSON_VALID(outcomes) THEN
         SET said = LOWER(outcomes);
     ELSE
         CALL jobs__is_json(outcomes, valid);
@@ -100,26 +102,45 @@ BEGIN
         SET said = '';
         CALL jobs__split(outcomes, pieces);
         WHILE pieces <> '' DO
-            SET place = CONCAT('outcomes[', number, ']'), number = number + 1;
-            CALL jobs__next_piece(pieces, piece);
-            IF piece REGEXP '^\\{"id": ?"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", ?"token": ?"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", ?"outcome": ?"done"\\}\\z' THEN
-                SET piece = LOWER(piece);
+            SET some = SUBSTRING_INDEX(pieces, CHAR(1 USING utf8mb4), 20);
+            SET pieces = SUBSTRING(pieces, CHAR_LENGTH(some) + 2);
+            IF some REGEXP CONCAT('^(?:', plain, '(?:\\x01 ?)?)*+\\z') THEN
+                SET number = number + 1 + LENGTH(some) - LENGTH(REPLACE(some, CHAR(1 USING utf8mb4), ''));
+                SET some = LOWER(REPLACE(some, CHAR(1 USING utf8mb4), ','));
             ELSE
-                CALL jobs__members(piece, place, 'id, token, outcome, detail', members);
-                SET place = CONCAT(place, '.');
-                CALL jobs__uuid(members, 'id', place, id);
-                CALL jobs__uuid(members, 'token', place, token);
-                CALL jobs__text(members, 'outcome', place, outcome);
-                CALL jobs__object(members, 'detail', place, detail);
-                IF id IS NULL OR token IS NULL THEN
-                    CALL jobs__refuse('PJ003', CONCAT('outcomes[', number - 1, '] lacks its id or token'), 'name each attempt as {"id", "token", "outcome"}');
-                END IF;
-                CALL jobs__read_outcome(id, token, outcome, detail, place, piece);
+                CALL jobs__read_some_outcomes(some, number);
             END IF;
-            SET said = CONCAT(said, ',', piece);
+            SET said = CONCAT(said, ',', some);
         END WHILE;
         SET said = CONCAT('[', SUBSTRING(said, 2), ']');
     END IF;
+END//
+
+-- Outcomes one by one, of which `number` came before: `some` are their pieces, and become what is handed on.
+DROP PROCEDURE IF EXISTS jobs__read_some_outcomes//
+CREATE PROCEDURE jobs__read_some_outcomes(INOUT some LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, INOUT number INT)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE piece, members, outcome, detail LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE said LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
+    DECLARE id, token CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
+    DECLARE place VARCHAR(40) CHARACTER SET utf8mb4;
+    WHILE some <> '' DO
+        SET place = CONCAT('outcomes[', number, ']'), number = number + 1;
+        CALL jobs__next_piece(some, piece);
+        CALL jobs__members(piece, place, 'id, token, outcome, detail', members);
+        SET place = CONCAT(place, '.');
+        CALL jobs__uuid(members, 'id', place, id);
+        CALL jobs__uuid(members, 'token', place, token);
+        CALL jobs__text(members, 'outcome', place, outcome);
+        CALL jobs__object(members, 'detail', place, detail);
+        IF id IS NULL OR token IS NULL THEN
+            CALL jobs__refuse('PJ003', CONCAT('outcomes[', number - 1, '] lacks its id or token'), 'name each attempt as {"id", "token", "outcome"}');
+        END IF;
+        CALL jobs__read_outcome(id, token, outcome, detail, place, piece);
+        SET said = CONCAT(said, ',', piece);
+    END WHILE;
+    SET some = SUBSTRING(said, 2);
 END//
 
 -- Let the keys go that are kept for these jobs: of ended ones those of active jobs, of removed ones all that are not kept for ever.
