@@ -14,8 +14,9 @@
 -- The caller's transaction is never ended. What takes more than one statement is undone to a savepoint when one of them fails; a
 -- caller without a transaction gets one for the length of the call. There is one if a savepoint is still there after it was set.
 --
--- Many jobs are one INSERT. They are read by the engine where that tells everything about a job, set-wise, and one by one as text where it
--- does not: args or meta that are not flat, an option that is refused.
+-- Many jobs are one INSERT: straight from the document where they are what most are (jobs__insert_bare), else from a temporary table. They are
+-- read by the engine where that tells everything about a job, set-wise, and one by one as text where it does not: args or meta that are not
+-- flat, an option that is refused.
 
 DELIMITER //
 
@@ -366,41 +367,6 @@ BEGIN
     ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 END//
 
--- The same as jobs__read_plain where no job has options: of what is not looked for the engine need not say that it is not there.
-DROP PROCEDURE IF EXISTS jobs__read_bare//
-CREATE PROCEDURE jobs__read_bare(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
-SQL SECURITY DEFINER
-BEGIN
-    DECLARE most LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE lax BOOLEAN DEFAULT VERSION() LIKE '%MariaDB%';
-    CALL jobs__setting('max_args_bytes', most);
-    CALL jobs__id_prefix(prefix);
-
-    INSERT INTO jobs__incoming (n, id, name, args, run_at, tenant, known, odd)
-    SELECT t.n,
-           CASE WHEN t.id IS NULL THEN CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + t.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + t.n), 2)), LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10))
-                WHEN t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z' THEN LOWER(t.id) END,
-           LEFT(t.name, 190),
-           COALESCE(t.args, '{}'),
-           now,
-           scope,
-           t.h_name + t.h_args + t.h_id,
-           NOT COALESCE(
-               LEFT(CAST(t.j_name AS CHAR), 1) = '"' AND CHAR_LENGTH(t.name) BETWEEN 1 AND 190
-               AND (t.h_args = 0 OR LEFT(CAST(t.j_args AS CHAR), 1) = '"' AND LENGTH(t.args) <= most AND JSON_VALID(t.args)
-                    AND (NOT lax OR LENGTH(t.args) < 2000
-                         AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*"', '0'),
-                                            '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
-               AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z'),
-               FALSE)
-      FROM JSON_TABLE(document, '$[*]' COLUMNS (
-               n FOR ORDINALITY,
-               h_name INT EXISTS PATH '$.name', j_name JSON PATH '$.name', name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.name',
-               h_args INT EXISTS PATH '$.args', j_args JSON PATH '$.args', args LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.args',
-               h_id INT EXISTS PATH '$.id', j_id JSON PATH '$.id', id VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.id')) AS t;
-END//
-
 -- Read all of the jobs as far as the engine can. Each that is not plainly right is left odd.
 DROP PROCEDURE IF EXISTS jobs__read_plain//
 CREATE PROCEDURE jobs__read_plain(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6))
@@ -632,11 +598,7 @@ BEGIN
 
     CALL jobs__make_room();
     IF JSON_VALID(document) THEN
-        IF LOCATE('"options"', document) = 0 THEN
-            CALL jobs__read_bare(document, scope, now);
-        ELSE
-            CALL jobs__read_plain(document, scope, now);
-        END IF;
+        CALL jobs__read_plain(document, scope, now);
         SET hidden = REPLACE(REPLACE(document, '\\\\', '..'), '\\"', '..');
         SELECT COALESCE(SUM(i.known), 0), COALESCE(SUM(i.odd OR i.meta IS NOT NULL), 0) INTO members, odds FROM jobs__incoming i;
         IF odds > 0 OR members <> (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
@@ -828,15 +790,68 @@ BEGIN
      ORDER BY i.n;
 END//
 
+-- Whether the jobs are what most are: of one name without a limit, with plain args and maybe an id, and nothing else. Then they go straight
+-- into the table, in one statement, which is whole or not at all; where they are not, or an id is there already, nothing has been done. An id that is
+-- made here is that of its number in the call.
+DROP PROCEDURE IF EXISTS jobs__insert_bare//
+CREATE PROCEDURE jobs__insert_bare(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6), prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, finish CHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT done BOOLEAN)
+SQL SECURITY DEFINER
+BEGIN
+    DECLARE most, name, other, hidden, queue LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE odd, known, defined INT DEFAULT 0;
+    DECLARE priority, max_attempts, timeout_ms BIGINT;
+    DECLARE lax BOOLEAN DEFAULT VERSION() LIKE '%MariaDB%';
+    DECLARE CONTINUE HANDLER FOR 1062 SET done = FALSE;
+
+    SET done = FALSE;
+    CALL jobs__setting('max_args_bytes', most);
+    SELECT MIN(t.name), MAX(t.name), SUM(t.h_name + t.h_args + t.h_id),
+           SUM(NOT COALESCE(
+               LEFT(CAST(t.j_name AS CHAR), 1) = '"' AND CHAR_LENGTH(t.name) BETWEEN 1 AND 190
+               AND (t.h_args = 0 OR LEFT(CAST(t.j_args AS CHAR), 1) = '"' AND LENGTH(t.args) <= most AND JSON_VALID(t.args)
+                    AND (NOT lax OR LENGTH(t.args) < 2000
+                         AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*"', '0'),
+                                            '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
+               AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z'),
+               FALSE))
+      INTO name, other, known, odd
+      FROM JSON_TABLE(document, '$[*]' COLUMNS (
+               h_name INT EXISTS PATH '$.name', j_name JSON PATH '$.name', name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.name',
+               h_args INT EXISTS PATH '$.args', j_args JSON PATH '$.args', args LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.args',
+               h_id INT EXISTS PATH '$.id', j_id JSON PATH '$.id', id VARCHAR(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.id')) AS t;
+    -- Every key is followed by a colon: as in jobs__read_jobs.
+    SET hidden = REPLACE(REPLACE(document, '\\\\', '..'), '\\"', '..');
+    -- Of texts MariaDB takes for JSON what holds a control character, or an escape that there is not.
+    IF lax AND (document REGEXP '[\\x00-\\x1f]' OR hidden REGEXP '\\\\(?![/bfnrt]|u[0-9a-fA-F]{4})') THEN
+        SET odd = NULL;
+    END IF;
+    IF odd = 0 AND name = other AND known = (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
+        SELECT 1, d.queue, d.priority, d.max_attempts, d.timeout_ms INTO defined, queue, priority, max_attempts, timeout_ms
+          FROM jobs_definitions d
+         WHERE d.name = name
+           AND d.concurrency_group IS NULL;
+    END IF;
+    IF defined THEN
+        SET done = TRUE;
+        INSERT INTO jobs (id, name, queue, state, priority, run_at, max_attempts, timeout_ms, tenant, enqueued_at, args)
+        SELECT COALESCE(LOWER(t.id), CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + t.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + t.n), 2)), finish)), name, queue, 'pending', priority, now, max_attempts, timeout_ms, scope, now,
+               COALESCE(t.args, '{}')
+          FROM JSON_TABLE(document, '$[*]' COLUMNS (
+                   n FOR ORDINALITY, id VARCHAR(36) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.id', args LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.args')) AS t;
+    END IF;
+END//
+
 DROP PROCEDURE IF EXISTS jobs_enqueue_many//
 CREATE PROCEDURE jobs_enqueue_many(jobs LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
 SQL SECURITY DEFINER
-BEGIN
+many: BEGIN
     DECLARE settings VARCHAR(30) CHARACTER SET ascii;
     DECLARE scope, definitions LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE finish CHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE moment DATETIME(6);
     DECLARE bounds, special INT;
-    DECLARE alone, repeated BOOLEAN;
+    DECLARE alone, done, repeated BOOLEAN;
 
     BEGIN
         DECLARE EXIT HANDLER FOR SQLEXCEPTION
@@ -849,6 +864,19 @@ BEGIN
         CALL jobs__set_aside(settings);
         CALL jobs__scope(scope);
         SELECT c.now INTO moment FROM jobs_clock c;
+        IF LOCATE('"options"', jobs) = 0 AND JSON_VALID(jobs) THEN
+            CALL jobs__id_prefix(prefix);
+            SET finish = LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10);
+            CALL jobs__insert_bare(jobs, scope, moment, prefix, finish, done);
+        END IF;
+        IF done THEN
+            CALL jobs__put_back(settings);
+            SELECT t.n - 1 AS `position`,
+                   COALESCE(LOWER(t.id), CONCAT(prefix, '-', LOWER(LEFT(HEX(8388608 + t.n), 4)), '-', LOWER(RIGHT(HEX(8388608 + t.n), 2)), finish)) AS id, 1 AS inserted
+              FROM JSON_TABLE(jobs, '$[*]' COLUMNS (n FOR ORDINALITY, id VARCHAR(36) CHARACTER SET utf8mb4 PATH '$.id')) AS t
+             ORDER BY t.n;
+            LEAVE many;
+        END IF;
         CALL jobs__begin(alone);
         CALL jobs__read_jobs(jobs, scope, moment);
         CALL jobs__definitions_met(definitions);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -10,10 +11,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+import psycopg
+import pymysql
 import pytest
 
 from payloads import BROKEN, VERBATIM
-from pyjobs.errors import BadName, InvalidArguments, InvalidOption, OtherTenant, PyjobsError, UnknownBatch, UnknownJob
+from pyjobs.errors import (
+    FROM_CONTRACT,
+    BadName,
+    InvalidArguments,
+    InvalidOption,
+    OtherTenant,
+    PyjobsError,
+    UnknownBatch,
+    UnknownJob,
+)
 from pyjobs.records import Enqueued, NewJob
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
@@ -37,6 +49,8 @@ from steps import (
     settle,
     state,
 )
+
+DATABASE_ERRORS = (sqlite3.Error, psycopg.Error, pymysql.Error)
 
 
 def ways(store: Store, name: str, args: str, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -495,6 +509,47 @@ class TestMany:
             store.enqueue_many([*jobs, NewJob("work", options={"nonsense": 1})])
 
         assert store.count() == 0
+
+    @each(
+        ("document", "error"),
+        {
+            "a key twice": ('[{"name": "work", "name": "work"}]', InvalidOption),
+            "a key that is unknown": ('[{"name": "work", "argz": "{}"}]', InvalidOption),
+            "a key spelt otherwise": ('[{"name": "work", "\\u006fptions": {"prioritty": 1}}]', InvalidOption),
+            "an escape that there is not": ('[{"name": "work", "args": "{\\x}"}]', InvalidArguments),
+            "a control character": ('[{"name": "work", "args": "\t[]"}]', InvalidArguments),
+            "args that only look like JSON": ('[{"name": "work", "args": "[1.]"}]', InvalidArguments),
+            "no object": ('[{"name": "work"}, 5]', InvalidOption),
+            "no name": ('[{"name": "work"}, {}]', PyjobsError),
+            "another name": ('[{"name": "work"}, {"name": "wrok"}]', UnknownJob),
+        },
+    )
+    def test_what_has_no_options_is_looked_at_as_closely(
+        self, store: Store, sql: Any, document: str, error: type[PyjobsError]
+    ) -> None:
+        define(store)
+        with pytest.raises(DATABASE_ERRORS) as told:
+            call(sql, "jobs_enqueue_many", document)
+        code = getattr(told.value, "sqlstate", None) or str(told.value)[:5]
+        assert issubclass(FROM_CONTRACT[code], error)
+        assert store.count() == 0
+
+    def test_those_of_one_name_without_options(self, store: Store) -> None:
+        """Most are that: with ids or without, and again when the reply was lost."""
+        define(store, queue="mailers", priority=7, max_attempts=2, timeout_ms=9)
+        jobs = [NewJob("work", args, id=uuid4() if n % 2 else None) for n, args in enumerate(VERBATIM.values())]
+        answers = store.enqueue_many(jobs)
+        assert [answer.inserted for answer in answers] == [True] * len(jobs)
+        for job, answer in zip(jobs, answers, strict=True):
+            assert answer.id == job.id or job.id is None
+            there = found(store, answer.id)
+            assert (there.args, there.queue, there.priority) == (job.args, "mailers", 7)
+            assert (there.max_attempts, there.timeout_ms, there.state) == (2, 9, "pending")
+        again = store.enqueue_many([NewJob("work", id=answer.id) for answer in answers] + [NewJob("work")])
+        assert [answer.inserted for answer in again] == [False] * len(jobs) + [True]
+        define(store, concurrency={"limit": 1})
+        [limited] = store.enqueue_many([NewJob("work")])
+        assert found(store, limited.id).bucket == "work"
 
     def test_long_args_among_others(self, store: Store) -> None:
         define(store)
