@@ -272,8 +272,6 @@ RETURNS void
 LANGUAGE plpgsql
 AS $$
 BEGIN
-    IF jobs__setting('notify') = 'true' THEN
-        PERFORM pg_notify('pyjobs', current_schema());
-    END IF;
+    PERFORM pg_notify('pyjobs', current_schema()) FROM jobs_settings s WHERE s.name = 'notify' AND s.value = 'true';
 END
 $$;
