@@ -404,7 +404,7 @@ def _replace(connection: Any, statement: str) -> None:
             if time.monotonic() + pause > deadline:
                 raise StoreUnavailable(
                     "a transaction that has called a routine of pyjobs is open, so that it cannot be replaced",
-                    "wait until it has ended, or end it (SHOW PROCESSLIST); migrate goes on from here when it runs again",
+                    "wait until it has ended, or end it (SHOW PROCESSLIST); then migrate goes on from here",
                 ) from error
         time.sleep(pause)
         pause *= 1.5

@@ -610,7 +610,7 @@ class TestOpenTransactions:
         monkeypatch.setattr(install, "REPLACE_PATIENCE", 2)
         with pytest.raises(StoreUnavailable, match="a transaction that has called a routine of pyjobs is open") as said:
             install.migrate(database.url)
-        assert "migrate again" in said.value.hint
+        assert "migrate goes on from here" in said.value.hint
         assert not install.status(database.url).current
 
         caller.execute("COMMIT")

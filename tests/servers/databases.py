@@ -210,6 +210,7 @@ def _statements(connection: mysql.Connection) -> Iterator[str]:
     tables = "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = '{}'"
     named = [name for (name,) in connection.execute(tables.format("BASE TABLE")).fetchall()]
     yield "SET foreign_key_checks = 0"
+    yield "SET NAMES utf8mb4 COLLATE utf8mb4_bin"  # as views and routines keep it
     for name in named:
         yield connection.execute(f"SHOW CREATE TABLE `{name}`").fetchone()[1]
     for name in named:
@@ -218,10 +219,9 @@ def _statements(connection: mysql.Connection) -> Iterator[str]:
             yield cursor.mogrify(f"INSERT INTO `{name}` VALUES ({', '.join(['%s'] * len(row))})", row)
     views = [name for (name,) in connection.execute(tables.format("VIEW")).fetchall()]
     yield from _by_need({name: connection.execute(f"SHOW CREATE VIEW `{name}`").fetchone()[1] for name in views})
-    kept = "SELECT routine_name, sql_mode, collation_connection FROM information_schema.routines"
-    for name, mode, collation in connection.execute(f"{kept} WHERE routine_schema = DATABASE()").fetchall():
+    routines = "SELECT routine_name, sql_mode FROM information_schema.routines WHERE routine_schema = DATABASE()"
+    for name, mode in connection.execute(routines).fetchall():
         yield f"SET sql_mode = '{mode}'"
-        yield f"SET NAMES utf8mb4 COLLATE {collation}"
         yield connection.execute(f"SHOW CREATE PROCEDURE `{name}`").fetchone()[2]
     yield "SET foreign_key_checks = 1"
 
