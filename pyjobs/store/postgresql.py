@@ -593,7 +593,7 @@ SCHEMA_OF_CONTRACT = """
 
 
 def _fetch(connection: Connection, statement: str, values: Sequence[Any]) -> list[Row]:
-    return psycopg.Cursor(connection, row_factory=tuple_row).execute(statement, values).fetchall()
+    return psycopg.Cursor(connection, row_factory=tuple_row).execute(statement, values, binary=True).fetchall()
 
 
 def _fetch_id(connection: Connection, statement: str, values: Sequence[Value]) -> UUID:

@@ -81,7 +81,7 @@ def job_fields(claimed: ClaimedJob) -> dict[str, object]:
     }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ending:
     """What goes from the executors to the dispatcher. No outcome: the job is not ours any more."""
 

@@ -30,7 +30,7 @@ _FRAMES = 60
 _NOBODYS = nullcontext()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Result:
     """What a handler came to, before anybody asked whether that still matters."""
 
