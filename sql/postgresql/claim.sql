@@ -219,6 +219,8 @@ RETURNS TABLE (place tid, bucket text, room bigint)
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
+DECLARE
+    usual  jobs_groups := (SELECT g FROM jobs_definitions d JOIN jobs_groups g ON g.name = d.concurrency_group WHERE d.name = lane_name);
 BEGIN
     RETURN QUERY
         WITH RECURSIVE walk AS (
@@ -240,17 +242,18 @@ BEGIN
             SELECT n.turn, n.ring, n.bucket
               FROM walk w
              CROSS JOIN LATERAL (
-                   (SELECT w.turn, j.ring, j.bucket
-                      FROM jobs j
-                     WHERE j.state = 'pending'
-                       AND j.bucket IS NOT NULL
-                       AND j.queue = lane_queue
-                       AND j.name = lane_name
-                       AND j.priority = level
-                       AND j.ring <= CASE w.turn WHEN 0 THEN 2147483647 ELSE start - 1 END
-                       AND (j.ring, j.bucket) > (w.ring, w.bucket)
-                     ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
-                     LIMIT 1)
+                   (SELECT w.turn, f.ring, f.bucket
+                      FROM (SELECT j.ring, j.bucket
+                              FROM jobs j
+                             WHERE j.state = 'pending'
+                               AND j.bucket IS NOT NULL
+                               AND j.queue = lane_queue
+                               AND j.name = lane_name
+                               AND j.priority = level
+                               AND (j.ring, j.bucket) > (w.ring, w.bucket)
+                             ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+                             LIMIT 1) AS f
+                     WHERE w.turn = 0 OR f.ring < start)
                    UNION ALL
                    (SELECT 1, j.ring, j.bucket
                       FROM jobs j
@@ -268,10 +271,11 @@ BEGIN
             SELECT w.ring, w.bucket, r.room
               FROM walk w
              CROSS JOIN LATERAL (
-                   SELECT g.slots - (SELECT count(*) FROM jobs_slots s WHERE s.bucket = w.bucket)
-                                  - coalesce(cardinality(array_positions(met, w.bucket)), 0) AS room
-                     FROM jobs_groups g
-                    WHERE g.name = split_part(w.bucket, ':', 1)) AS r
+                   SELECT CASE split_part(w.bucket, ':', 1) WHEN usual.name THEN usual.slots
+                                                            ELSE (SELECT g.slots FROM jobs_groups g WHERE g.name = split_part(w.bucket, ':', 1)) END
+                          - (SELECT count(*) FROM jobs_slots s WHERE s.bucket = w.bucket)
+                          - coalesce(cardinality(array_positions(met, w.bucket)), 0) AS room
+                   OFFSET 0) AS r  -- or it would be counted once more for each that has room
              WHERE r.room > 0
              LIMIT most
         )
@@ -360,6 +364,8 @@ BEGIN
 
     IF places = '{}' THEN
         RETURN places;
+    ELSIF cardinality(places) = (SELECT count(DISTINCT b.bucket) FROM unnest(buckets) AS b(bucket)) THEN
+        RETURN jobs__in_order(places, most);
     END IF;
     RETURN ARRAY(
         SELECT r.place
