@@ -336,9 +336,11 @@ SQL SECURITY DEFINER
 BEGIN
     DECLARE queue, name VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT '';
     DECLARE turns LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin DEFAULT COALESCE(@jobs_turns, '{}');
-    DECLARE lane VARCHAR(70) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE origin VARBINARY(8);
+    DECLARE lane, last_lane VARCHAR(70) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE origin, last_origin VARBINARY(8);
     DECLARE picks LONGTEXT CHARACTER SET ascii DEFAULT '[]';
+    DECLARE place CHAR(16) CHARACTER SET ascii;
+    DECLARE size, lanes INT DEFAULT 0;
     SET number = 0;
     CALL jobs__next_lane('limited', queues, name_list, paused, queue, name);
     WHILE queue IS NOT NULL DO
@@ -347,10 +349,19 @@ BEGIN
         IF origin IS NULL THEN
             SET origin = LEFT(UNHEX(SHA2(RAND(), 256)), 8), turns = JSON_SET(turns, lane, HEX(origin));
         END IF;
+        SET size = LENGTH(picks);
         CALL jobs__pick_of_lane(queue, name, origin, most, picks);
+        IF LENGTH(picks) > size THEN
+            SET lanes = lanes + 1, last_lane = lane, last_origin = origin;
+        END IF;
         CALL jobs__next_lane('limited', queues, name_list, paused, queue, name);
     END WHILE;
-    IF picks <> '[]' THEN
+    IF lanes = 1 THEN  -- then they are no more than was asked for, nor than there is room for
+        SELECT JSON_ARRAYAGG(j.id), COUNT(*), SUBSTRING(MAX(CONCAT(j.ring <= last_origin, HEX(j.ring))), 2) INTO picked, number, place
+          FROM JSON_TABLE(picks, '$[*]' COLUMNS (pick VARCHAR(46) CHARACTER SET ascii PATH '$')) AS p
+               STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = LEFT(p.pick, 36);
+        SET @jobs_turns = JSON_SET(turns, last_lane, place);
+    ELSEIF lanes > 1 THEN
         SELECT JSON_ARRAYAGG(c.id), COUNT(*) INTO picked, number
           FROM (SELECT r.id
                   FROM (SELECT STRAIGHT_JOIN j.id, j.priority, j.run_at,
