@@ -545,8 +545,11 @@ BEGIN
         IF limited = '{}' THEN
             picked := unlimited;
         ELSE
-            picked := jobs__in_order(unlimited || limited, wanted.max_jobs);
-            limited := jobs__take_slots(ARRAY(SELECT unnest(picked) INTERSECT SELECT unnest(limited)), token);
+            IF unlimited <> '{}' THEN
+                picked := jobs__in_order(unlimited || limited, wanted.max_jobs);
+                limited := ARRAY(SELECT unnest(picked) INTERSECT SELECT unnest(limited));
+            END IF;
+            limited := jobs__take_slots(limited, token);
             picked := jobs__in_order(unlimited || limited, wanted.max_jobs);
         END IF;
 
