@@ -634,7 +634,8 @@ class Jobs:
     def _requested(
         self, name: str | Named, args: Mapping[str, Any], options: EnqueueOptions | None = None
     ) -> NewJob:
-        return self.new_job(name, args, options or {})
+        job = _name(name)
+        return NewJob(job, self._encoded(job, args), _stamped(options or {}))  # the store makes the ids, all at once
 
     def _store(self, connection: Any) -> AbstractContextManager[Store]:
         if connection is None:

@@ -271,7 +271,9 @@ class _Signature:
             raise _too_deep() from None
         return values | {_CONTEXT: context()} if self.takes_context else values
 
-    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    def _bound(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Mapping[str, Any]:
+        if not args and self.required <= kwargs.keys() <= self.names:
+            return kwargs  # all by name, as is usual: binding them would cost more than the rest of an enqueue here
         try:
             bound = self.parameters.bind(*args, **kwargs).arguments
         except TypeError as error:

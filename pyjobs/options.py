@@ -59,6 +59,8 @@ class JobFilter(TypedDict, total=False):
 def contract_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The same as the JSON object ``jobs_enqueue`` takes. ``InvalidOption`` for what is unknown or unreadable; an
     option that is None counts as left out, but for ``tenant``."""
+    if not options:
+        return {}
     given = {name: value for name, value in options.items() if value is not None or name == "tenant"}
     unknown = given.keys() - EnqueueOptions.__annotations__.keys()
     if unknown:

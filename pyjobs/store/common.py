@@ -22,6 +22,7 @@ from pyjobs.ids import new_ids
 from pyjobs.records import ClaimRequest, Held, NewJob, Options, Outcome
 
 UNSENDABLE = re.compile("[\0\ud800-\udfff]")
+_quoted = json.encoder.encode_basestring_ascii  # json.dumps of a text, at a third of the time
 PATIENCE_SECONDS = 5.0  # how long a call goes on when the engine aborts it or the connection is lost
 
 
@@ -63,7 +64,7 @@ def job_document(jobs: Sequence[NewJob]) -> str:
 
 def _job(job: NewJob, id: UUID) -> str:
     options = f',"options":{encoded(job.options)}' if job.options else ""
-    return f'{{"name":{json.dumps(job.name)},"args":{json.dumps(job.args)},"id":"{id}"{options}}}'
+    return f'{{"name":{_quoted(job.name)},"args":{_quoted(job.args)},"id":"{id}"{options}}}'
 
 
 def outcome_document(outcomes: Sequence[Outcome]) -> str:
