@@ -47,7 +47,7 @@ _log = logging.getLogger("pyjobs.worker")
 _FAREWELL = 5.0
 """How long to wait for a thread that may be in a call to the database, in seconds."""
 
-_DEFAULT_PREFETCH = 500
+_DEFAULT_PREFETCH = 2_000
 
 
 @dataclass(frozen=True, slots=True)
