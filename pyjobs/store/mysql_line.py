@@ -48,6 +48,9 @@ AWAY = {
     ER.TOO_MANY_USER_CONNECTIONS,
     ER.OPTION_PREVENTS_STATEMENT,
     ER.QUERY_INTERRUPTED,
+    ER.UNKNOWN_ERROR,  # what some steps say of a call that was killed: this,
+    ER.SP_FETCH_NO_DATA,  # this,
+    1467,  # and this
     1836,  # read-only mode
     1927,  # MariaDB: the connection was killed
     3169,  # the session was killed

@@ -794,7 +794,7 @@ END//
 -- into the table, in one statement, which is whole or not at all; where they are not, or an id is there already, nothing has been done. An id that is
 -- made here is that of its number in the call.
 DROP PROCEDURE IF EXISTS jobs__insert_bare//
-CREATE PROCEDURE jobs__insert_bare(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6), prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, finish CHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT done BOOLEAN)
+CREATE PROCEDURE jobs__insert_bare(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6), prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, finish CHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, alone BOOLEAN, OUT done BOOLEAN)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE most, name, other, hidden, queue LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -812,7 +812,9 @@ BEGIN
                     AND (NOT lax OR LENGTH(t.args) < 2000
                          AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*"', '0'),
                                             '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
-               AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z'),
+               AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z'
+                    -- (An insert that met it would lock it, for as long as the caller's transaction lasts.)
+                    AND (alone OR NOT EXISTS (SELECT 1 FROM jobs j FORCE INDEX (PRIMARY) WHERE j.id = CONVERT(LOWER(t.id) USING ascii) COLLATE ascii_bin))),
                FALSE))
       INTO name, other, known, odd
       FROM JSON_TABLE(document, '$[*]' COLUMNS (
@@ -867,7 +869,9 @@ many: BEGIN
         IF LOCATE('"options"', jobs) = 0 AND JSON_VALID(jobs) THEN
             CALL jobs__id_prefix(prefix);
             SET finish = LEFT(SHA2(CONCAT(UUID(), RAND()), 256), 10);
-            CALL jobs__insert_bare(jobs, scope, moment, prefix, finish, done);
+            CALL jobs__begin(alone);
+            CALL jobs__insert_bare(jobs, scope, moment, prefix, finish, alone, done);
+            CALL jobs__end(alone);
         END IF;
         IF done THEN
             CALL jobs__put_back(settings);
@@ -885,7 +889,7 @@ many: BEGIN
             CALL jobs__assign_buckets(definitions);
         END IF;
 
-        SELECT COUNT(i.unique_key) + COUNT(i.batch_id) INTO special FROM jobs__incoming i;
+        SELECT COUNT(i.unique_key) + COUNT(i.batch_id) + COUNT(j.id) INTO special FROM jobs__incoming i LEFT JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = i.id;
         SET repeated = special > 0;
         IF NOT repeated THEN
             CALL jobs__insert_incoming(definitions, moment, repeated);

@@ -146,6 +146,28 @@ class TestPastAnEnqueuerInALongTransaction:
         enqueue(impatient, unique_key="work-5y")
         assert {answer.inserted for answer in impatient.enqueue_many([NewJob("work")] * 20)} == {True}
 
+    @pytest.mark.parametrize("options", [{}, {"priority": 1}])
+    @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
+    def test_who_repeats_many_by_their_ids_locks_none(
+        self, store: Store, theirs: Any, impatient: Store, options: dict[str, Any], isolation: str
+    ) -> None:
+        jobs = [NewJob("work", options=options, id=uuid4()) for _ in range(5)]
+        store.enqueue_many(jobs)
+        theirs.execute("COMMIT")
+        theirs.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}")
+
+        for _ in range(2):  # while they wait, and while they are in hand
+            theirs.execute("BEGIN")
+            assert {answer.inserted for answer in store.join(theirs).enqueue_many(jobs)} == {False}
+            claimed = claim(impatient, 10)
+            theirs.execute("COMMIT")
+            assert len(claimed) == 5
+            theirs.execute("BEGIN")
+            store.join(theirs).enqueue_many(jobs)
+            outcomes = [Outcome(job.id, job.token, "released") for job in claimed]
+            assert all(answer.accepted for answer in impatient.settle_many(outcomes))
+            theirs.execute("COMMIT")
+
     def test_a_key_that_was_let_go_meanwhile_can_be_had_again(
         self, store: Store, theirs: Any, impatient: Store, jobs: list[UUID]
     ) -> None:

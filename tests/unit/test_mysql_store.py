@@ -92,6 +92,23 @@ class TestCalls:
                 other.execute(f"KILL {thread}")
         assert store.forget("work")
 
+    @pytest.mark.parametrize("number", [1105, 1317, 1329, 1467])
+    def test_a_call_that_was_killed_is_made_again(self, store: Store, database: Database, number: int) -> None:
+        """By ``KILL QUERY``, of which each step says something else."""
+        store.define("work", {})
+        text = create_text(database, "jobs_forget")
+        killed = f"CREATE PROCEDURE jobs_forget(name TEXT) SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {number}"
+        with database.connect() as other:
+            other.execute("DROP PROCEDURE jobs_forget")
+            other.execute(killed)
+
+            def mend() -> None:
+                other.execute("DROP PROCEDURE jobs_forget")
+                other.execute(text)
+
+            with in_a_while(mend):
+                assert store.forget("work")
+
     def test_a_refusal_is_told_in_full(self, store: Store) -> None:
         long = "n" * 180
         store.define("the one that is there", {})
