@@ -88,7 +88,7 @@ BEGIN
     DECLARE holder CHAR(36) CHARACTER SET ascii COLLATE ascii_bin;
     DECLARE freed BOOLEAN;
     CALL jobs__as_uuid(token, 'token', holder);
-    IF slot NOT REGEXP '^[0-9]{1,9}\\z' THEN
+    IF slot NOT REGEXP '^-?[0-9]{1,9}\\z' THEN
         CALL jobs__refuse('PJ003', 'slot is not a whole number', 'pass the number of the slot, from 0');
     END IF;
     SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
@@ -99,7 +99,7 @@ BEGIN
             ROLLBACK;
             RESIGNAL;
         END;
-        DELETE s FROM jobs_slots s WHERE s.bucket = CAST(bucket AS BINARY) AND s.slot = CAST(slot AS UNSIGNED) AND s.token = holder;
+        DELETE s FROM jobs_slots s WHERE s.bucket = CAST(bucket AS BINARY) AND s.slot = CAST(slot AS SIGNED) AND s.token = holder;
         SET freed = ROW_COUNT() > 0;
         COMMIT;
     END;

@@ -121,9 +121,9 @@ CREATE TRIGGER jobs_prune_schedules_called INSTEAD OF INSERT ON jobs_prune_sched
 BEGIN
     DELETE FROM jobs__replies;
 
-    SELECT CASE WHEN typeof(coalesce(new.names, '[]')) <> 'text' OR NOT json_valid(coalesce(new.names, '[]'))
+    SELECT CASE WHEN typeof(new.names) <> 'text' OR NOT json_valid(new.names)
                 THEN RAISE(ABORT, 'PJ003 names is not JSON; give an array of texts')
-                WHEN json_type(coalesce(new.names, '[]')) <> 'array'
+                WHEN json_type(new.names) <> 'array'
                   OR EXISTS (SELECT 1 FROM json_each(new.names) WHERE type <> 'text')
                 THEN RAISE(ABORT, 'PJ003 names is not an array of texts; give the names that are still declared') END;
 

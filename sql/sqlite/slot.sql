@@ -59,6 +59,12 @@ SELECT NULL, NULL, NULL WHERE false;
 CREATE TRIGGER jobs_free_slot_called INSTEAD OF INSERT ON jobs_free_slot
 BEGIN
     DELETE FROM jobs__replies;
+
+    SELECT CASE WHEN CAST(CAST(new.slot AS INTEGER) AS TEXT) <> CAST(new.slot AS TEXT)
+                THEN RAISE(ABORT, 'PJ003 slot is not a whole number; pass the number of the slot, from 0')
+                WHEN new.token IS NOT NULL AND (SELECT id FROM jobs__uuid WHERE given = json_quote(CAST(new.token AS TEXT))) IS NULL
+                THEN RAISE(ABORT, 'PJ003 the token is not a UUID; give the token the job was claimed with') END;
+
     DELETE FROM jobs_slots WHERE bucket = new.bucket AND slot = new.slot AND token = lower(new.token);
     INSERT INTO jobs__replies (position, answer) VALUES (-1, changes());
 END;
