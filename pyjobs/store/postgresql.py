@@ -20,7 +20,7 @@ from contextlib import suppress
 from copy import copy
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Protocol, Self, TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 from uuid import UUID
 
 import psycopg
@@ -81,6 +81,9 @@ AWAY = (
     errors.ReadOnlySqlTransaction,
     errors.IdleSessionTimeout,
 )
+# The server gave up: it took too long, or there is no room. That says nothing of what was sent. Whoever set a time
+# does not want it spent again and again.
+GAVE_UP = (errors.QueryCanceled, errors.LockNotAvailable, errors.DiskFull, errors.OutOfMemory)
 HINT_REACH = "is the server up, and does the URL name its host, port, user and database?"
 HINT_URL = "use postgresql://user:password@host:port/database"
 CLAIM = "{}jobs_claim(%s, %s, %s)"
@@ -369,7 +372,7 @@ class _Place:
         options = dict(parse_qsl(parts.query))
         schema = options.pop("schema", None)
         options.setdefault("connect_timeout", str(CONNECT_SECONDS))
-        self._conninfo = urlunsplit(parts._replace(query=urlencode(options)))
+        self._conninfo = urlunsplit(parts._replace(query=urlencode(options, quote_via=quote)))  # "+" is no space here
         self.prefix = '"{}".'.format(schema.replace('"', '""')) if schema else ""
 
     def connect(self) -> Connection:
@@ -450,7 +453,7 @@ class _OwnSession:
             elif connection.info.transaction_status is not TransactionStatus.IDLE:
                 connection.rollback()
             told.__cause__ = error
-            if isinstance(told, StoreUnavailable) or isinstance(error, STALE):
+            if isinstance(error, STALE) or (isinstance(told, StoreUnavailable) and not isinstance(error, GAVE_UP)):
                 raise _Passing(told) from error
             raise told from error
 
@@ -611,7 +614,7 @@ def _told(error: psycopg.Error | UnicodeEncodeError) -> PyjobsError:
     code, said = error.sqlstate or "", error.diag.message_primary or _first_line(error)
     if code.startswith("PJ"):
         return common.refusal(code, said, error.diag.message_hint or "")
-    if isinstance(error, (*ABORTED, *AWAY)):
+    if isinstance(error, (*ABORTED, *AWAY, *GAVE_UP)):
         return StoreUnavailable(f"the database could not finish the call: {said}", "try again")
     if isinstance(error, (errors.UndefinedFunction, errors.UndefinedTable, errors.InvalidSchemaName)):
         return ContractMismatch(f"the database lacks a part of the contract: {said}", "run: pyjobs migrate")

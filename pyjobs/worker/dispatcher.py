@@ -30,6 +30,9 @@ from pyjobs.worker.trouble import Trouble
 _log = logging.getLogger("pyjobs.worker")
 
 _LARGEST_CLAIM = 1_000
+_MOST_OWED = 10_000
+"""While so many endings wait for the settler, nothing is claimed: if it cannot get on, as somebody holds a lock, what
+it owes is bounded."""
 _HORIZON = 0.05
 """Jobs are fetched ahead for this long: about the time a slow round trip takes."""
 _PATIENCE = 1.0
@@ -154,7 +157,8 @@ class Dispatcher:
     def _room(self) -> int:
         """How many more jobs to hold: enough that nobody is idle while a call is on its way."""
         ahead = 0 if self._pace is None else int(_HORIZON / max(self._pace, 1e-6))
-        return min(self._crew.size + min(ahead, self._plan.prefetch) - self._crew.load, _LARGEST_CLAIM)
+        wanted = self._crew.size + min(ahead, self._plan.prefetch) - self._crew.load
+        return min(wanted, _LARGEST_CLAIM, _MOST_OWED - len(self._inbox))
 
     # To the database and back
 

@@ -47,6 +47,9 @@ _log = logging.getLogger("pyjobs.worker")
 _FAREWELL = 5.0
 """How long to wait for a thread that may be in a call to the database, in seconds."""
 
+_LAST_CALL = 1.0
+"""How long to wait after that for the call to come back, in seconds."""
+
 _DEFAULT_PREFETCH = 2_000
 
 
@@ -124,9 +127,9 @@ class Worker:
             self._jobs.sync(store)
             store.wait(0)  # it listens from now on: nothing that comes after the first claim goes unheard
             with (
-                closing(self._jobs.open_store()) as beating,
-                closing(self._jobs.open_store()) as scheduling,
-                closing(store if store.single_writer else self._jobs.open_store()) as settling,
+                _closing_in_time(self._jobs.open_store()) as beating,
+                _closing_in_time(self._jobs.open_store()) as scheduling,
+                _closing_in_time(store if store.single_writer else self._jobs.open_store()) as settling,
             ):
                 return self._run(Children(setup), store, settling, beating, scheduling, once)
 
@@ -264,6 +267,18 @@ def _beside(
         ended.set()
         wake()
         thread.join(_FAREWELL)
+
+
+@contextmanager
+def _closing_in_time(store: Store) -> Iterator[Store]:
+    """As ``closing``, but a call that does not come back, since it waits for somebody's lock, is left behind with its
+    thread and connection: closing a store waits for the call in it."""
+    try:
+        yield store
+    finally:
+        thread = threading.Thread(target=store.close, name="pyjobs-closing", daemon=True)
+        thread.start()
+        thread.join(_LAST_CALL)
 
 
 def _check_contract(store: Store) -> None:

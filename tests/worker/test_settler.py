@@ -15,6 +15,7 @@ from pyjobs.app import Jobs
 from pyjobs.errors import ContractMismatch, InvalidConfiguration, PyjobsError, StoreUnavailable
 from pyjobs.records import ClaimedJob, ClaimRequest, Outcome, Settled
 from pyjobs.store.base import Store
+from pyjobs.worker import dispatcher, worker
 from pyjobs.worker.attempt import Ending
 from pyjobs.worker.executors import Crew
 from pyjobs.worker.inbox import Inbox
@@ -156,6 +157,56 @@ def test_a_settle_that_waits_for_a_lock_holds_up_no_claim(
     assert running.report().done == 2
 
 
+@pytest.mark.databases("postgresql", "mysql")
+def test_a_worker_ends_though_a_settle_waits_for_a_lock(
+    jobs: Jobs, work: Work, store: Store, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (dispatcher, worker):
+        monkeypatch.setattr(module, "_FAREWELL", 0.3)
+    gate = threading.Event()
+    jobs.define("job", lambda: gate.wait(PATIENCE))
+    id = jobs.enqueue("job")
+    running = work(jobs)
+    eventually(lambda: state(store, id) == "running")
+
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT id FROM jobs WHERE id = %s FOR UPDATE", (str(id),))
+        gate.set()
+        running.stop()
+        running.stop()
+        assert running.report().done == 0
+        assert state(store, id) == "running"
+        other.execute("COMMIT")
+
+    eventually(lambda: state(store, id) != "running")  # the call that was left behind
+
+
+@pytest.mark.databases("postgresql")
+def test_a_settle_that_the_server_gives_up_is_no_failure_of_the_job(
+    jobs: Jobs, work: Work, store: Store, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    application = Jobs(f"{jobs.url}{'&' if '?' in jobs.url else '?'}options=-c%20lock_timeout%3D50ms")
+    gate = threading.Event()
+    application.define("job", lambda: gate.wait(PATIENCE))
+    jobs.define("job", lambda: None)
+    id = jobs.enqueue("job")
+    running = work(application)
+    eventually(lambda: state(store, id) == "running")
+
+    with closing(database.connect()) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT id FROM jobs WHERE id = %s FOR UPDATE", (str(id),))
+        gate.set()
+        eventually(lambda: caplog.text.count("settler: ") >= 3)
+        other.execute("COMMIT")
+
+    eventually(lambda: state(store, id) == "done")
+    running.stop()
+    assert running.report().done == 1
+    assert store.failures(id) == []
+
+
 class CannotSettle(Jobs):
     """Its stores settle nothing as long as there is an error to raise."""
 
@@ -183,6 +234,25 @@ def test_once_raises_what_kept_it_from_settling(jobs: Jobs) -> None:
 
     with pytest.raises(StoreUnavailable, match="nothing is settled"):
         Worker(application, grace="300ms", poll_interval="50ms", max_poll_interval="50ms").run(once=True)
+
+
+def test_what_cannot_be_settled_is_bounded(
+    jobs: Jobs, work: Work, store: Store, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatcher, "_MOST_OWED", 5)
+    application, performed = CannotSettle(jobs.url), list[int]()
+    application.error = StoreUnavailable("nothing is settled here")
+    application.define("job", lambda number: performed.append(number))
+    jobs.define("job", lambda: None)
+    jobs.enqueue_many([("job", {"number": number}) for number in range(100)])
+
+    running = work(application, concurrency=2, prefetch=0, poll_interval="10ms", max_poll_interval="10ms")
+    eventually(lambda: caplog.text.count("nothing is settled here") >= 4)
+    assert 5 <= len(performed) <= 6
+    application.error = None
+    eventually(lambda: store.count({"state": "done"}) == 100)
+    running.stop()
+    assert running.report().done == 100
 
 
 @pytest.mark.parametrize("error", [ContractMismatch("no such routine"), InvalidConfiguration("this user may not")])
