@@ -1,8 +1,10 @@
 -- jobs_heartbeat: extends the leases of the claims a worker names, records the worker, and answers what needs attention:
 -- `cancel` where somebody asked for it, `lost` where the claim is not the worker's any more.
 --
--- Only what is named is extended: a claim whose reply never arrived expires. Rows are locked by their ids, in order.
--- No index holds lease_until, so that a heartbeat changes none.
+-- Only what is named is extended: a claim whose reply never arrived expires. Rows are locked by their ids, in order, and
+-- those locked elsewhere are passed over: one that somebody does not let go must not cost the others their leases, and
+-- its own is looked after by the lock, as a rescue passes it over too. No index holds lease_until, so that a heartbeat
+-- changes none.
 
 DELIMITER //
 
@@ -59,11 +61,18 @@ DROP PROCEDURE IF EXISTS jobs__keep//
 CREATE PROCEDURE jobs__keep(claims LONGTEXT CHARACTER SET ascii, lease_ms BIGINT, now DATETIME(6), OUT attention LONGTEXT CHARACTER SET ascii)
 SQL SECURITY DEFINER
 BEGIN
-    UPDATE (SELECT DISTINCT t.id, t.token
-              FROM JSON_TABLE(claims, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token')) AS t
-             ORDER BY id
-             LIMIT 1000000) AS c
-           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = c.id AND j.token = c.token
+    DECLARE free LONGTEXT CHARACTER SET ascii;
+    SELECT JSON_ARRAYAGG(f.id) INTO free
+      FROM (SELECT STRAIGHT_JOIN j.id
+              FROM (SELECT DISTINCT t.id, t.token
+                      FROM JSON_TABLE(claims, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$.id', token CHAR(36) CHARACTER SET ascii PATH '$.token')) AS t
+                     ORDER BY id
+                     LIMIT 1000000) AS c
+              JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = c.id AND j.token = c.token
+             LIMIT 1000000
+               FOR UPDATE SKIP LOCKED) AS f;
+    UPDATE JSON_TABLE(free, '$[*]' COLUMNS (id CHAR(36) CHARACTER SET ascii PATH '$')) AS f
+           STRAIGHT_JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = f.id
        SET j.lease_until = now + INTERVAL lease_ms * 1000 MICROSECOND;
 
     -- What was extended is locked; of the rest it is told what is seen.

@@ -1,8 +1,10 @@
 -- jobs_heartbeat: extends the leases of the claims a worker names, records the worker, and answers what needs attention:
 -- `cancel` where somebody asked for it, `lost` where the claim is not the worker's any more.
 --
--- Only what is named is extended: a claim whose reply never arrived expires. Rows are locked in the order of their ids.
--- No index holds lease_until, so that a heartbeat changes none.
+-- Only what is named is extended: a claim whose reply never arrived expires. Rows are locked in the order of their ids, and
+-- those locked elsewhere are passed over: one that somebody does not let go must not cost the others their leases, and
+-- its own is looked after by the lock, as a rescue passes it over too. No index holds lease_until, so that a heartbeat
+-- changes none.
 
 -- The worker as it speaks of itself. What no text can hold is taken out, so that views can look into it.
 CREATE OR REPLACE FUNCTION jobs__record_worker(worker text, info text, lease interval)
@@ -90,21 +92,20 @@ BEGIN
         END CASE;
     END LOOP;
 
+    UPDATE jobs j
+       SET lease_until = jobs_now() + lease
+     WHERE j.id = ANY (ARRAY(
+               SELECT h.id
+                 FROM unnest(claims.ids, claims.tokens) AS c(id, token)
+                 JOIN jobs h ON h.id = c.id AND h.id = ANY (claims.ids) AND h.token = c.token
+                ORDER BY h.id
+                  FOR NO KEY UPDATE OF h SKIP LOCKED));
     RETURN QUERY
-        WITH kept AS (
-            UPDATE jobs j
-               SET lease_until = jobs_now() + lease
-              FROM unnest(claims.ids, claims.tokens) AS c(id, token)
-             WHERE j.id = c.id
-               AND j.id = ANY (claims.ids)
-               AND j.token = c.token
-            RETURNING j.id, j.token, j.cancel_at
-        )
-        SELECT c.id, CASE WHEN k.id IS NULL THEN 'lost' ELSE 'cancel' END
+        SELECT c.id, CASE WHEN h.id IS NULL THEN 'lost' ELSE 'cancel' END
           FROM unnest(claims.ids, claims.tokens) AS c(id, token)
-          LEFT JOIN kept k ON k.id = c.id AND k.token = c.token
-         WHERE k.id IS NULL
-            OR k.cancel_at IS NOT NULL;
+          LEFT JOIN (SELECT j.id, j.token, j.cancel_at FROM jobs j WHERE j.id = ANY (claims.ids)) AS h ON h.id = c.id AND h.token = c.token
+         WHERE h.id IS NULL
+            OR h.cancel_at IS NOT NULL;
 
     IF leaving THEN
         DELETE FROM jobs_workers w WHERE w.id = worker;

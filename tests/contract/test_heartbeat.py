@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from contextlib import closing
 from datetime import timedelta
 from uuid import uuid4
 
@@ -12,6 +14,7 @@ from pyjobs.errors import BadName, InvalidOption
 from pyjobs.records import Attention, ClaimedJob, Held
 from pyjobs.store.base import Store
 from pyjobs.testing import TestClock
+from servers.databases import Database
 from steps import MINUTE, claim, claim_one, define, each, enqueue, enqueue_all, found, refused, settle, state
 
 
@@ -44,6 +47,29 @@ class TestLeases:
         store.sweep()
 
         assert (state(store, named.id), state(store, unnamed.id)) == ("running", "scheduled")
+
+    @pytest.mark.databases("postgresql", "mysql")
+    def test_a_row_that_somebody_holds_costs_no_other_its_lease(
+        self, store: Store, clock: TestClock, database: Database
+    ) -> None:
+        define(store)
+        enqueue_all(store, 3)
+        jobs = claim(store, 3)
+        clock.advance(200)
+
+        with closing(database.connect()) as other:
+            other.execute("BEGIN")
+            other.execute("SELECT id FROM jobs WHERE id = %s FOR UPDATE", (str(jobs[1].id),))
+            beating = threading.Thread(target=store.heartbeat, args=("worker-1", held(*jobs)), daemon=True)
+            beating.start()
+            beating.join(10)
+            assert not beating.is_alive()
+            clock.advance(200)
+            assert store.sweep().rescued == 0
+            other.execute("COMMIT")
+
+        assert store.sweep().rescued == 1
+        assert [state(store, job.id) for job in jobs] == ["running", "scheduled", "running"]
 
     def test_a_lease_that_is_over_but_not_rescued_yet_is_taken_up_again(
         self, store: Store, clock: TestClock, job: ClaimedJob
