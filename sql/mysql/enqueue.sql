@@ -792,20 +792,21 @@ END//
 
 -- Whether the jobs are what most are: of one name without a limit, with plain args and maybe an id, and nothing else. Then they go straight
 -- into the table, in one statement, which is whole or not at all; where they are not, or an id is there already, nothing has been done. An id that is
--- made here is that of its number in the call.
+-- made here is that of its number in the call. (In a transaction of the caller's no insert may meet an id that is there or comes twice: it would lock
+-- that job, and MySQL, which keeps the locks of what it takes back, the gaps around the others, up to the end of all indexes.)
 DROP PROCEDURE IF EXISTS jobs__insert_bare//
 CREATE PROCEDURE jobs__insert_bare(document LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, scope VARCHAR(190) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, now DATETIME(6), prefix CHAR(18) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, finish CHAR(10) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, alone BOOLEAN, OUT done BOOLEAN)
 SQL SECURITY DEFINER
 BEGIN
     DECLARE most, name, other, hidden, queue LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE odd, known, defined INT DEFAULT 0;
+    DECLARE odd, known, defined, given, different INT DEFAULT 0;
     DECLARE priority, max_attempts, timeout_ms BIGINT;
     DECLARE lax BOOLEAN DEFAULT VERSION() LIKE '%MariaDB%';
     DECLARE CONTINUE HANDLER FOR 1062 SET done = FALSE;
 
     SET done = FALSE;
     CALL jobs__setting('max_args_bytes', most);
-    SELECT MIN(t.name), MAX(t.name), SUM(t.h_name + t.h_args + t.h_id),
+    SELECT MIN(t.name), MAX(t.name), SUM(t.h_name + t.h_args + t.h_id), COUNT(t.id), COUNT(DISTINCT IF(alone, NULL, LOWER(t.id))),
            SUM(NOT COALESCE(
                LEFT(CAST(t.j_name AS CHAR), 1) = '"' AND CHAR_LENGTH(t.name) BETWEEN 1 AND 190
                AND (t.h_args = 0 OR LEFT(CAST(t.j_args AS CHAR), 1) = '"' AND LENGTH(t.args) <= most AND JSON_VALID(t.args)
@@ -813,10 +814,9 @@ BEGIN
                          AND REGEXP_REPLACE(REGEXP_REPLACE(REGEXP_REPLACE(t.args, '\\\\(?:["\\\\/bfnrt]|u[0-9a-fA-F]{4})', '~'), '"[^"\\\\\\x00-\\x1f]*"', '0'),
                                             '-?(?:0|[1-9][0-9]*+)(?:\\.[0-9]++)?+(?:[eE][-+]?+[0-9]++)?+|true|false|null', '0') NOT REGEXP '[^\\]\\[{},:0 \\t\\n\\r]'))
                AND (t.h_id = 0 OR LEFT(CAST(t.j_id AS CHAR), 1) = '"' AND t.id REGEXP '^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\\z'
-                    -- (An insert that met it would lock it, for as long as the caller's transaction lasts.)
                     AND (alone OR NOT EXISTS (SELECT 1 FROM jobs j FORCE INDEX (PRIMARY) WHERE j.id = CONVERT(LOWER(t.id) USING ascii) COLLATE ascii_bin))),
                FALSE))
-      INTO name, other, known, odd
+      INTO name, other, known, given, different, odd
       FROM JSON_TABLE(document, '$[*]' COLUMNS (
                h_name INT EXISTS PATH '$.name', j_name JSON PATH '$.name', name LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.name',
                h_args INT EXISTS PATH '$.args', j_args JSON PATH '$.args', args LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin PATH '$.args',
@@ -827,7 +827,7 @@ BEGIN
     IF lax AND (document REGEXP '[\\x00-\\x1f]' OR hidden REGEXP '\\\\(?![/bfnrt]|u[0-9a-fA-F]{4})') THEN
         SET odd = NULL;
     END IF;
-    IF odd = 0 AND name = other AND known = (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
+    IF odd = 0 AND name = other AND (alone OR given = different) AND known = (LENGTH(hidden) - LENGTH(REPLACE(hidden, '":', ''))) / 2 THEN
         SELECT 1, d.queue, d.priority, d.max_attempts, d.timeout_ms INTO defined, queue, priority, max_attempts, timeout_ms
           FROM jobs_definitions d
          WHERE d.name = name
@@ -889,7 +889,9 @@ many: BEGIN
             CALL jobs__assign_buckets(definitions);
         END IF;
 
-        SELECT COUNT(i.unique_key) + COUNT(i.batch_id) + COUNT(j.id) INTO special FROM jobs__incoming i LEFT JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = i.id;
+        SELECT COUNT(i.unique_key) + COUNT(i.batch_id) + COUNT(j.id) + COUNT(*) - COUNT(DISTINCT i.id) INTO special
+          FROM jobs__incoming i
+          LEFT JOIN jobs j FORCE INDEX (PRIMARY) ON j.id = i.id;
         SET repeated = special > 0;
         IF NOT repeated THEN
             CALL jobs__insert_incoming(definitions, moment, repeated);

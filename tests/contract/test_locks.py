@@ -141,6 +141,18 @@ class TestPastAnEnqueuerInALongTransaction:
         impatient.sweep()  # takes the keys away that could not be let go meanwhile
         assert_invariants(sql)
 
+    @pytest.mark.parametrize("options", [{}, {"priority": 1}])
+    def test_who_gives_an_id_twice_locks_nothing_either(
+        self, store: Store, theirs: Any, impatient: Store, jobs: list[UUID], options: dict[str, Any]
+    ) -> None:
+        same = [NewJob("work", options=options, id=uuid4())] * 3
+        assert [answer.inserted for answer in store.join(theirs).enqueue_many(same)] == [True, False, False]
+
+        claimed = claim(impatient, 100)
+        assert {job.id for job in claimed} == set(jobs)
+        enqueue(impatient)
+        assert all(settle(impatient, job).accepted for job in claimed)
+
     def test_others_enqueue(self, impatient: Store, jobs: list[UUID], batch_id: UUID) -> None:
         assert enqueue(impatient, unique_key="work-5", batch_id=None) in jobs
         enqueue(impatient, unique_key="work-5y")
