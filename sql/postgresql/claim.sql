@@ -546,7 +546,7 @@ BEGIN
         IF limited <> '{}' OR EXISTS (SELECT FROM jobs_definitions d WHERE d.concurrency_group IS NOT NULL) THEN
             misplaced := jobs__put_right(unlimited || limited);
             IF misplaced <> '{}' THEN
-                unlimited := ARRAY(SELECT unnest(unlimited) EXCEPT SELECT unnest(misplaced));
+                unlimited := jobs__in_order(ARRAY(SELECT unnest(unlimited) EXCEPT SELECT unnest(misplaced)), wanted.max_jobs);
                 limited := ARRAY(SELECT unnest(limited) EXCEPT SELECT unnest(misplaced));
             END IF;
         END IF;

@@ -538,6 +538,16 @@ class TestRoutingOfBuckets:
 
         assert buckets(store, claimed) == {"new": 1}
 
+    def test_the_others_are_claimed_in_order_all_the_same(self, store: Store, sql: Any) -> None:
+        define(store)
+        define(store, "bounded", concurrency={"limit": 1})
+        for number in range(30):
+            enqueue(store, priority=number * 7 % 30)
+        enqueue(store, "bounded", priority=-1)
+        sql("UPDATE jobs SET bucket = NULL")
+
+        assert [job.priority for job in claim(store, 20)][-19:] == list(range(19))
+
     def test_a_job_in_hand_while_the_key_changed_is_moved(self, store: Store) -> None:
         define(store, concurrency={"limit": 1, "group": "g"})
         enqueue(store, args='{"k": 7}')
