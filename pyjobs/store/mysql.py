@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar, cast
 from uuid import UUID
 
 import pymysql
+from pymysql.constants import ER
 
 from pyjobs.errors import ContractMismatch, PyjobsError, StoreUnavailable
 from pyjobs.ids import new_id
@@ -62,6 +63,8 @@ CLAIM = "jobs_claim(%s, %s, %s)"
 SETTLE_MANY = "jobs_settle_many(%s)"
 SHORTEST_NAP, LONGEST_NAP = 0.004, 0.025  # seconds between two looks of a sleeping worker
 LOOK = Call("SELECT waits, newest FROM jobs__work")
+LARGE = 500_000  # characters of a call, of which some servers take no more
+MOST = Call("SELECT @@max_allowed_packet")
 LONGEST_DOUBT = 0.25  # seconds between two wakings for work that is not for this worker
 _DRIVER = Driver("pymysql")
 
@@ -385,12 +388,12 @@ class _OwnSession:
         except UnicodeEncodeError:
             raise unkept() from None
         except pymysql.MySQLError as error:
-            raise self._told(connection, error) from error
+            raise self._told(connection, error, call) from error
         except BaseException:  # of the answer some may be left unread
             self._drop()
             raise
 
-    def _told(self, connection: Connection, error: Exception) -> PyjobsError:
+    def _told(self, connection: Connection, error: Exception, call: Call) -> PyjobsError:
         try:
             told = _DRIVER.told(connection, error)
             connection.rollback()
@@ -398,7 +401,22 @@ class _OwnSession:
             told = _DRIVER.told(connection, lost)
         if number_of(error) in AWAY or not connection.open:
             self._drop()
+            if self._is_too_large(call):
+                told = _DRIVER.told(connection, pymysql.OperationalError(ER.NET_PACKET_TOO_LARGE))
         return told
+
+    def _is_too_large(self, call: Call) -> bool:
+        """Whether it is for its size that the server has hung up, of which it mostly says nothing."""
+        if sum(len(value) for value in call.values if isinstance(value, str)) < LARGE:
+            return False
+        try:
+            connection = self._connected()
+            [answer] = _DRIVER.answers(connection, MOST)
+            most: int = answer.rows[0][0]
+            sent = connection.cursor().mogrify(call.statement, [str(value) for value in call.values])
+        except (pymysql.MySQLError, PyjobsError):
+            return False
+        return len(sent.encode()) >= most
 
     def _connected(self) -> Connection:
         if self._connection is None:

@@ -68,6 +68,7 @@ FORBIDDEN = {
     ER.DBACCESS_DENIED_ERROR,
     ER.SPECIFIC_ACCESS_DENIED_ERROR,
 }
+TOO_LARGE = {ER.NET_PACKET_TOO_LARGE, ER.WARN_ALLOWED_PACKET_OVERFLOWED}
 UNREADABLE = {ER.TRUNCATED_WRONG_VALUE_FOR_FIELD, ER.INVALID_CHARACTER_STRING, 3854, 3988}
 
 
@@ -177,7 +178,7 @@ class Driver:
             )
         if number in UNREADABLE:
             return unkept()
-        if number == ER.NET_PACKET_TOO_LARGE:
+        if number in TOO_LARGE:
             return InvalidOption("the call is larger than the server takes", "send fewer, or raise max_allowed_packet")
         if number == IN_A_TRANSACTION:
             return InvalidOption(

@@ -568,7 +568,11 @@ BEGIN
     DECLARE odds CURSOR FOR SELECT i.n, i.piece FROM jobs__incoming i WHERE i.odd ORDER BY i.n;
     DECLARE CONTINUE HANDLER FOR NOT FOUND SET ended = TRUE;
     DECLARE EXIT HANDLER FOR 3698, 3699  -- MySQL gives up
+    BEGIN
+        SELECT i.args INTO piece FROM jobs__incoming i WHERE i.n = number;  -- if the engine could tell them
+        CALL jobs__args(piece, CONCAT('jobs[', number - 1, '].args'));
         CALL jobs__refuse('PJ003', CONCAT('jobs[', number - 1, '] is too long to be read as text, as args that are objects must be'), 'send args as a string');
+    END;
     OPEN odds;
     FETCH odds INTO number, piece;
     WHILE NOT ended DO

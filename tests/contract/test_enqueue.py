@@ -422,9 +422,10 @@ class TestTheSizeLimit:
         define(store)
         enqueue(store, args='"' + "x" * (524_288 - 2) + '"')
 
-        for way in ways(store, "work", '"' + "x" * (524_288 - 1) + '"', {}):
-            with refused(store, InvalidArguments, "524288"):
-                way()
+        for args in ('"' + "x" * (524_288 - 1) + '"', '{"far": "' + "x" * 800_000 + '"}'):
+            for way in ways(store, "work", args, {}):
+                with refused(store, InvalidArguments, "524288"):
+                    way()
 
     def test_it_counts_bytes_not_characters(self, store: Store) -> None:
         define(store)

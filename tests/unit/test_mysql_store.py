@@ -109,6 +109,20 @@ class TestCalls:
             with in_a_while(mend):
                 assert store.forget("work")
 
+    def test_a_call_that_the_server_hangs_up_on_for_its_size(self, store: Store, database: Database) -> None:
+        store.define("work", {})
+        with database.connect() as other:
+            [most] = other.execute("SELECT @@GLOBAL.max_allowed_packet").fetchone()
+            other.execute("SET GLOBAL max_allowed_packet = 1048576")
+            try:
+                store.close()
+                store.contract()
+                with pytest.raises(InvalidOption, match="larger than the server takes"):
+                    store.enqueue_many([NewJob("work", '"' + "x" * 400_000 + '"')] * 6)
+            finally:
+                other.execute(f"SET GLOBAL max_allowed_packet = {most}")
+        assert store.forget("work")
+
     def test_a_refusal_is_told_in_full(self, store: Store) -> None:
         long = "n" * 180
         store.define("the one that is there", {})
