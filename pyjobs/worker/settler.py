@@ -67,8 +67,13 @@ class Settler:
         answered = self._answers([(each, each.outcome) for each in endings if each.outcome is not None])
         self._trouble.over()
         self._hand.drop(each.claimed for each in endings)
-        self._inbox.remove(len(endings))
-        self._settled()
+        try:
+            self._tell(endings, answered)
+        finally:  # only now: who owes nothing has told everything
+            self._inbox.remove(len(endings))
+            self._settled()
+
+    def _tell(self, endings: list[Ending], answered: list[Answered]) -> None:
         for ending, outcome, answer in answered:
             self._journal.settled(ending, outcome, answer)
         for ending in endings:

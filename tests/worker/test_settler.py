@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
@@ -273,6 +275,24 @@ def test_a_database_that_settles_nothing_yet_is_no_failure_of_a_job(
 
     assert running.report().done == 1
     assert store.failures(id) == []
+
+
+class SlowLog(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        time.sleep(0.005)
+
+
+def test_a_report_counts_what_is_still_being_told(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker, "_FAREWELL", 0.05)
+    jobs.define("job", lambda: None)
+    jobs.enqueue_many([("job", {})] * 100)
+    log, slow = logging.getLogger("pyjobs.worker"), SlowLog()
+    monkeypatch.setattr(log, "level", logging.INFO)
+    log.addHandler(slow)
+    try:
+        assert Worker(jobs).run(once=True).done == 100
+    finally:
+        log.removeHandler(slow)
 
 
 def test_an_inbox_keeps_what_is_not_removed_and_is_never_slept_over() -> None:
