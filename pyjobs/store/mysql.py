@@ -54,7 +54,7 @@ from pyjobs.records import (
     WorkerRecord,
 )
 from pyjobs.store import common
-from pyjobs.store.mysql_line import AWAY, Answer, Call, Driver, Place, Row, hang_up, number_of, unkept
+from pyjobs.store.mysql_line import AWAY, GAVE_UP, Answer, Call, Driver, Place, Row, hang_up, number_of, unkept
 
 T = TypeVar("T")
 Connection = Any  # of PyMySQL, which comes without types
@@ -379,7 +379,8 @@ class _OwnSession:
     def _may_pass(self, error: PyjobsError) -> bool:
         if isinstance(error, ContractMismatch):
             return self._has_worked
-        return isinstance(error, StoreUnavailable) and self._was_connected
+        gave_up = isinstance(error.__cause__, pymysql.MySQLError) and number_of(error.__cause__) in GAVE_UP
+        return isinstance(error, StoreUnavailable) and self._was_connected and not gave_up
 
     def _attempt(self, call: Call) -> list[Answer]:
         connection = self._connected()

@@ -60,6 +60,9 @@ AWAY = {
     CR.CR_SERVER_LOST_EXTENDED,
     0,  # PyMySQL: the connection is closed
 }
+# The server gave up: it took too long, or there is no room. That says nothing of what was sent. Whoever set a time does
+# not want it spent again and again. (1969: MariaDB, 3024: MySQL.)
+GAVE_UP = {1969, 3024, ER.DISK_FULL, ER.OUTOFMEMORY, ER.OUT_OF_RESOURCES, ER.RECORD_FILE_FULL}
 LACKING = {ER.SP_DOES_NOT_EXIST, ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR, ER.BAD_FIELD_ERROR, ER.SP_WRONG_NO_OF_ARGS}
 FORBIDDEN = {
     ER.PROCACCESS_DENIED_ERROR,
@@ -165,7 +168,7 @@ class Driver:
         if code in FROM_CONTRACT:
             message, hint = self._refusal(connection) or (_said(error), "")
             return common.refusal(code, message, hint)
-        if number in ABORTED:
+        if number in ABORTED | GAVE_UP:
             return StoreUnavailable(f"the database could not finish the call: {_said(error)}", "try again")
         if number in AWAY:
             return StoreUnavailable(f"the connection was lost: {_said(error)}", HINT_REACH)

@@ -20,7 +20,7 @@ from pyjobs.errors import (
     StoreUnavailable,
     UnknownJob,
 )
-from pyjobs.records import ClaimRequest, NewJob
+from pyjobs.records import ClaimRequest, NewJob, Outcome
 from pyjobs.store import open_store
 from pyjobs.store.base import Store
 from pyjobs.store.mysql_url import settings
@@ -232,6 +232,28 @@ class TestWaiting:
         assert not store.wait(0.2)
         assert 0.2 <= time.monotonic() - started < 1
         store.close()
+
+
+@pytest.mark.databases("mariadb")  # which bounds the time of every statement, MySQL only that of SELECT
+def test_a_call_that_the_server_gives_up_says_nothing_of_what_was_sent(store: Store, database: Database) -> None:
+    store.define("work", {})
+    id, token = store.enqueue("work", "{}"), uuid4()
+    store.claim(ClaimRequest("w", token))
+    with database.connect() as connection, database.connect() as other:
+        connection.execute("SET GLOBAL max_statement_time = 0.3")
+        try:
+            hasty = open_store(database.url)
+            assert hasty.contract() == 1
+            other.execute("BEGIN")
+            other.execute("SELECT id FROM jobs FOR UPDATE")
+            started = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="could not finish"):
+                hasty.settle_many([Outcome(id, token, "done")])
+            assert time.monotonic() - started < 3
+            hasty.close()
+        finally:
+            connection.execute("SET GLOBAL max_statement_time = 0")
+    assert store.settle_many([Outcome(id, token, "done")])[0].accepted
 
 
 def create_text(database: Database, routine: str) -> str:
