@@ -60,9 +60,7 @@ ROUTINES = (
 )
 ROUTINES_ID = "pyjobs-routines-"
 LOCK_PATIENCE = 30  # seconds to wait for another migration
-REPLACE_PATIENCE = (
-    30  # seconds to wait for transactions that keep MySQL and MariaDB from replacing what they have called
-)
+REPLACE_PATIENCE = 30  # seconds to wait for transactions that keep MySQL and MariaDB from replacing what they called
 CREATED = re.compile(
     r"^\s*CREATE\s+(?:OR\s+REPLACE\s+)?(?:SQL\s+SECURITY\s+\w+\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s+(?:IF\s+NOT\s+EXISTS\s+)?(\w+)",
     re.MULTILINE | re.IGNORECASE,

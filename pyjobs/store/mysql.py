@@ -249,7 +249,7 @@ class MysqlStore:
         where, values = _where(filter)
         listed = _columns(JobRecord, without=("args", "meta"))
         newest = f"jobs_list {where} ORDER BY enqueued_at DESC, id DESC LIMIT %s"
-        [found] = self._session.run(Call(f"SELECT {listed} FROM {newest}", [*values, limit]))
+        found = self._session.run(Call(f"SELECT {listed} FROM {newest}", [*values, limit]))
         return _records(JobRecord, found)
 
     def count(self, filter: Options | None = None) -> int:
@@ -323,23 +323,20 @@ class MysqlStore:
         return value
 
     def _rows(self, statement: str, *values: Any) -> Sequence[Row]:
-        [answer] = self._session.run(Call(statement, values))
-        return answer.rows
+        return self._session.run(Call(statement, values)).rows
 
     def _called(self, kind: type[T], routine: str, *values: Any) -> list[T]:
-        [answer] = self._session.run(Call(f"CALL {routine}", values))
-        return _records(kind, answer)
+        return _records(kind, self._session.run(Call(f"CALL {routine}", values)))
 
     def _listed(self, kind: type[T], source: str, *values: Any) -> list[T]:
-        [answer] = self._session.run(Call(f"SELECT {_columns(kind)} FROM {source}", values))
-        return _records(kind, answer)
+        return _records(kind, self._session.run(Call(f"SELECT {_columns(kind)} FROM {source}", values)))
 
 
 class _Session(Protocol):
     """How calls get to a database, and errors back."""
 
-    def run(self, *calls: Call) -> list[Answer]:
-        """The answers of some calls, each made once the one before has succeeded."""
+    def run(self, call: Call) -> Answer:
+        """What a call answers."""
 
     def close(self) -> None: ...
 
@@ -354,21 +351,19 @@ class _OwnSession:
         self._was_connected = False
         self._has_worked = False
 
-    def run(self, *calls: Call) -> list[Answer]:
-        """All calls in one message."""
-        call = Call("; ".join(each.statement for each in calls), [value for each in calls for value in each.values])
+    def run(self, call: Call) -> Answer:
         pauses = common.pauses()
         with self._turn:
             while True:
                 try:
-                    answers = self._attempt(call)
+                    answer = self._attempt(call)
                 except PyjobsError as error:
                     pause = next(pauses, None) if self._may_pass(error) else None
                     if pause is None:
                         raise
                 else:
                     self._has_worked = True
-                    return answers
+                    return answer
                 time.sleep(pause)
 
     def close(self) -> None:
@@ -382,10 +377,10 @@ class _OwnSession:
         gave_up = isinstance(error.__cause__, pymysql.MySQLError) and number_of(error.__cause__) in GAVE_UP
         return isinstance(error, StoreUnavailable) and self._was_connected and not gave_up
 
-    def _attempt(self, call: Call) -> list[Answer]:
+    def _attempt(self, call: Call) -> Answer:
         connection = self._connected()
         try:
-            return _DRIVER.answers(connection, call)
+            return _DRIVER.answer(connection, call)
         except UnicodeEncodeError:
             raise unkept() from None
         except pymysql.MySQLError as error:
@@ -412,12 +407,11 @@ class _OwnSession:
             return False
         try:
             connection = self._connected()
-            [answer] = _DRIVER.answers(connection, MOST)
-            most: int = answer.rows[0][0]
+            [(most,)] = _DRIVER.answer(connection, MOST).rows
             sent = connection.cursor().mogrify(call.statement, [str(value) for value in call.values])
         except (pymysql.MySQLError, PyjobsError):
             return False
-        return len(sent.encode()) >= most
+        return len(sent.encode()) >= int(most)
 
     def _connected(self) -> Connection:
         if self._connection is None:
@@ -438,19 +432,16 @@ class _JoinedSession:
         self._connection = connection.connection if hasattr(connection, "nextset") else connection  # a cursor's
         self._driver = Driver.of(self._connection)
 
-    def run(self, *calls: Call) -> list[Answer]:
-        return [self._one(call) for call in calls]
-
-    def close(self) -> None:
-        """The connection is not ours."""
-
-    def _one(self, call: Call) -> Answer:
+    def run(self, call: Call) -> Answer:
         try:
-            return next(iter(self._driver.answers(self._connection, call)), Answer((), ()))
+            return self._driver.answer(self._connection, call)
         except UnicodeEncodeError:
             raise unkept() from None
         except self._driver.error as error:
             raise self._driver.told(self._connection, error) from error
+
+    def close(self) -> None:
+        """The connection is not ours."""
 
 
 class _Bell:
@@ -513,7 +504,7 @@ class _Bell:
         with self._turn:
             if self._connection is None:
                 self._connection = self._place.connect()
-            [answer] = _DRIVER.answers(self._connection, LOOK)
+            answer = _DRIVER.answer(self._connection, LOOK)
             return answer.rows[0]
 
     def _drop(self) -> None:

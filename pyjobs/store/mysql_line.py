@@ -17,7 +17,7 @@ from typing import Any, Self
 from uuid import UUID
 
 import pymysql
-from pymysql.constants import CLIENT, CR, ER
+from pymysql.constants import CR, ER
 from pymysql.converters import encoders
 
 from pyjobs.errors import (
@@ -77,7 +77,7 @@ UNREADABLE = {ER.TRUNCATED_WRONG_VALUE_FOR_FIELD, ER.INVALID_CHARACTER_STRING, 3
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A statement with its values."""
+    """One statement with its values."""
 
     statement: str
     values: Sequence[Any] = ()
@@ -106,7 +106,6 @@ class Place:
                 **self._settings,
                 autocommit=True,
                 charset="utf8mb4",
-                client_flag=CLIENT.MULTI_STATEMENTS,
                 connect_timeout=CONNECT_SECONDS,
                 conv=_CONVERSIONS,
             )
@@ -149,16 +148,16 @@ class Driver:
             )
         return cls(name)
 
-    def answers(self, connection: Any, call: Call) -> list[Answer]:
-        """The results of a call, which may be several statements in one."""
+    def answer(self, connection: Any, call: Call) -> Answer:
+        """What a call answers: one result, which is empty where it has none."""
         with connection.cursor(self._cursor) as cursor:
             cursor.execute(call.statement, [_sent(value) for value in call.values])
-            found = []
+            answer = Answer((), ())
             while True:
                 if cursor.description is not None:
-                    found.append(Answer(tuple(column[0] for column in cursor.description), cursor.fetchall()))
+                    answer = Answer(tuple(column[0] for column in cursor.description), cursor.fetchall())
                 if not cursor.nextset():
-                    return found
+                    return answer
 
     def told(self, connection: Any, error: Exception) -> PyjobsError:
         """What a caller is told of an error. The engine's own messages may hold what is in the rows or the arguments,
@@ -196,8 +195,7 @@ class Driver:
 
     def _refusal(self, connection: Any) -> tuple[str, str] | None:
         """The message and the hint of the refusal that has just come, in full."""
-        [answer] = self.answers(connection, Call("SELECT @jobs_message, @jobs_hint"))
-        [(message, hint)] = answer.rows
+        [(message, hint)] = self.answer(connection, Call("SELECT @jobs_message, @jobs_hint")).rows
         return (_text(message), _text(hint or "")) if message else None
 
 

@@ -83,7 +83,7 @@ def job_fields(claimed: ClaimedJob) -> dict[str, object]:
 
 @dataclass(slots=True)
 class Ending:
-    """What goes from the executors to the dispatcher. No outcome: the job is not ours any more."""
+    """What goes from the executors to the settler. No outcome: the job is not ours any more."""
 
     claimed: ClaimedJob
     outcome: Outcome | None

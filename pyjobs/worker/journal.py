@@ -87,7 +87,7 @@ class Hooks:
 
 
 class Journal:
-    """Written to by the one thread that sees to a reply; ``lost``, which no report counts, by others as well."""
+    """Of each kind of event one thread tells: the dispatcher of what was claimed, the settler of all else."""
 
     def __init__(self, worker: str, hooks: Hooks) -> None:
         self._worker = worker

@@ -35,8 +35,8 @@ Answered = tuple[Ending, Outcome, Settled | None]
 
 
 class Settler:
-    """Settles what comes into the inbox until that is closed, and calls ``settled`` each time: jobs have left the hand,
-    and their slots may be free."""
+    """Settles what comes into the inbox, and calls ``settled`` each time: jobs have left the hand, and their slots may
+    be free."""
 
     def __init__(
         self,
