@@ -9,6 +9,7 @@ yoyo applies the migrations and keeps the account of them. What this module adds
 - MySQL and MariaDB know no transactions for this. There every migration can be run again on top of what it has done,
   and enters its line when all of it is there; and what says which routines are in place is taken away first and put
   back last. So what stopped half way is seen to be, and is finished by the next ``migrate``.
+- A server that is older than what the routines need is refused before anything is made on it.
 - The view ``jobs__installed`` says which version's routines are in place, and the digest of their text. It is
   written with them, so it cannot tell a lie an account kept elsewhere could. Where it differs from the
   package, ``migrate`` sends the routines again; where it names a newer version, ``migrate`` leaves everything
@@ -40,7 +41,7 @@ from yoyo.connections import parse_uri
 from yoyo.migrations import default_migration_table as ACCOUNT
 
 from pyjobs.errors import DriverMissing, InvalidConfiguration, PyjobsError, StoreUnavailable
-from pyjobs.store import mysql_url
+from pyjobs.store import mysql_url, sqlite_line
 
 # The routine files in the order in which they are sent.
 ROUTINES = (
@@ -58,6 +59,12 @@ ROUTINES = (
     "views",
     "roles",
 )
+OLDEST = {
+    "SQLite": sqlite_line.OLDEST,
+    "PostgreSQL": (15,),
+    "MySQL": (8, 0, 17),  # the collation that compares names exactly
+    "MariaDB": (10, 6),  # SKIP LOCKED, JSON_TABLE
+}
 ROUTINES_ID = "pyjobs-routines-"
 LOCK_PATIENCE = 30  # seconds to wait for another migration
 REPLACE_PATIENCE = 30  # seconds to wait for transactions that keep MySQL and MariaDB from replacing what they called
@@ -115,11 +122,13 @@ class MigrationReport:
 def migrate(url: str) -> MigrationReport:
     """Bring the database at ``url`` up to date; changes nothing if it is. A schema the URL names is created.
 
-    Raises ``InvalidConfiguration`` and ``DriverMissing`` for the URL, ``StoreUnavailable`` when the database cannot
-    be reached or another migration holds the lock, ``PyjobsError`` when it refuses a statement.
+    Raises ``InvalidConfiguration`` and ``DriverMissing`` for the URL, ``InvalidConfiguration`` also when the server is
+    too old, ``StoreUnavailable`` when the database cannot be reached or another migration holds the lock,
+    ``PyjobsError`` when it refuses a statement.
     """
     package = _package(url)
     with _opened(url) as backend:
+        refuse_old(*package.server(backend.connection))
         package.make_room(backend)
         with _locked(backend):
             before = _status(backend, package)
@@ -228,6 +237,7 @@ class _Package:
 
     def send(self, connection: Any) -> None:
         """Create or replace the routines and views, and stamp them, within the transaction that is open."""
+        refuse_old(*self.server(connection))  # again, since yoyo by itself comes here only
         self.prepare(connection)
         for name, text in self.files.items():
             try:
@@ -249,6 +259,10 @@ class _Package:
         self.remove(connection, [*created, ("VIEW", "jobs__installed")])
         if self.has(connection, ACCOUNT):
             execute(connection, f"DELETE FROM {ACCOUNT} WHERE migration_id LIKE '{ROUTINES_ID}%'")
+
+    def server(self, connection: Any) -> tuple[str, str]:
+        """What the server is, as ``OLDEST`` calls it, and its version."""
+        raise NotImplementedError
 
     def has(self, connection: Any, name: str) -> bool:
         """Whether there is a table or view of that name."""
@@ -273,6 +287,9 @@ class _Package:
 class _Postgresql(_Package):
     dialect = "postgresql"
     publish = "GRANT SELECT ON jobs__installed TO PUBLIC;"
+
+    def server(self, connection: Any) -> tuple[str, str]:
+        return "PostgreSQL", execute(connection, "SHOW server_version").fetchone()[0]
 
     def has(self, connection: Any, name: str) -> bool:
         return bool(_column(connection, f"SELECT 1 {_RELATIONS}", [name]))
@@ -312,6 +329,10 @@ class _Mysql(_Package):
 
     dialect = "mysql"
 
+    def server(self, connection: Any) -> tuple[str, str]:
+        [version] = execute(connection, "SELECT VERSION()").fetchone()
+        return "MariaDB" if "MariaDB" in version else "MySQL", version
+
     def has(self, connection: Any, name: str) -> bool:
         found = "SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s"
         return bool(execute(connection, found, (name,)).fetchone())
@@ -322,8 +343,8 @@ class _Mysql(_Package):
         self.run(connection, "DROP VIEW IF EXISTS jobs__installed;")
 
     def run(self, connection: Any, text: str) -> None:
-        [version] = execute(connection, "SELECT VERSION()").fetchone()
-        for statement in mysql_statements(mysql_exact(text, version)):
+        server, _ = self.server(connection)
+        for statement in mysql_statements(mysql_exact(text, server)):
             _replace(connection, statement)
 
     def drop(self, connection: Any) -> None:
@@ -337,6 +358,9 @@ class _Mysql(_Package):
 
 class _Sqlite(_Package):
     dialect = "sqlite"
+
+    def server(self, connection: Any) -> tuple[str, str]:
+        return "SQLite", execute(connection, "SELECT sqlite_version()").fetchone()[0]
 
     def has(self, connection: Any, name: str) -> bool:
         return bool(connection.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (name,)).fetchone())
@@ -408,9 +432,18 @@ def _replace(connection: Any, statement: str) -> None:
         pause *= 1.5
 
 
-def mysql_exact(text: str, version: str) -> str:
+def refuse_old(server: str, version: str) -> None:
+    """Raise ``InvalidConfiguration`` if that version of a server lacks what the routines need."""
+    if _order(version) < OLDEST[server]:
+        oldest = ".".join(map(str, OLDEST[server]))
+        raise InvalidConfiguration(
+            f"{server} {re.split('[- ]', version)[0]} is too old", f"pyjobs needs {oldest} or later"
+        )
+
+
+def mysql_exact(text: str, server: str) -> str:
     """The routines with the collation that pads nothing with spaces, which each server calls otherwise."""
-    exact = "utf8mb4_nopad_bin" if "MariaDB" in version else "utf8mb4_0900_bin"
+    exact = "utf8mb4_nopad_bin" if "MariaDB" in server else "utf8mb4_0900_bin"
     return text.replace("COLLATE utf8mb4_bin", f"COLLATE {exact}")
 
 

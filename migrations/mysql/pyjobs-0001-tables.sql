@@ -6,7 +6,8 @@
 -- They mirror the PostgreSQL tables column for column. DDL commits as it goes here: each statement can be run again, so that a migration
 -- which stopped half way is finished by the next run. Moments are DATETIME(6) in UTC (a TIMESTAMP would follow the session's time zone). Ids and
 -- tokens are lower-case text. Names are compared exactly: the collation is the one of each server that pads nothing with spaces, where
--- utf8mb4_bin would take "a " for "a". Keys and buckets, which are longer than an index of text may be, hold the UTF-8 bytes.
+-- utf8mb4_bin would take "a " for "a". (MariaDB passes over what is said to MySQL 5.7 and later; a MySQL before 8.0.17 knows no such
+-- collation, and so refuses the first table.) Keys and buckets, which are longer than an index of text may be, hold the UTF-8 bytes.
 --
 -- InnoDB has no partial indexes. What a claim reads stands behind `stage`, which is NULL for a job that nobody waits for: so an ended
 -- job moves in none of the indexes of waiting work, and lies behind their heads, never in between. Few indexes, since each one that names
@@ -16,14 +17,14 @@
 CREATE TABLE IF NOT EXISTS jobs_settings (
     name   VARCHAR(190)  NOT NULL PRIMARY KEY CHECK (name IN ('max_args_bytes', 'keep_keys_ms', 'notify')),
     value  VARCHAR(190)  NOT NULL
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- Who was given which role. The grants themselves go with the routines whenever these are replaced, and are given again by this.
 CREATE TABLE IF NOT EXISTS jobs__grants (
     principal  VARCHAR(190)  NOT NULL,
     role       VARCHAR(8)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     PRIMARY KEY (principal, role)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 INSERT IGNORE INTO jobs_settings (name, value) VALUES
     ('max_args_bytes', '524288'),
@@ -36,7 +37,7 @@ CREATE TABLE IF NOT EXISTS jobs_groups (
     name        VARCHAR(190)  NOT NULL PRIMARY KEY CHECK (name <> '' AND INSTR(name, ':') = 0),
     slots       INT           NOT NULL CHECK (slots >= 1),
     UNIQUE KEY jobs_groups_slots (name, slots)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- What a job name stands for. The foreign key makes two limits in one group impossible (PJ008).
 -- (No ON UPDATE CASCADE: MySQL allows no CHECK on a column that a cascade may write.)
@@ -59,7 +60,7 @@ CREATE TABLE IF NOT EXISTS jobs_definitions (
     CHECK (concurrency_key IS NULL OR concurrency_group IS NOT NULL),
     KEY jobs_definitions_group (concurrency_group, concurrency_limit),
     CONSTRAINT jobs_definitions_limit FOREIGN KEY (concurrency_group, concurrency_limit) REFERENCES jobs_groups (name, slots)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- A batch: its counters are advanced by the transaction that ends a job, under this row's lock.
 -- jobs_batches_finished serves two: what is to be pruned by its moment, and, where that is NULL, what is sealed and not finished.
@@ -82,7 +83,7 @@ CREATE TABLE IF NOT EXISTS jobs_batches (
     CHECK (finished_at IS NULL OR sealed_at IS NOT NULL),
     CHECK (done <= total),
     KEY jobs_batches_finished (finished_at, sealed_at)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- The door of a batch: how many jobs have gone in, and whether it is shut. Apart from the counters, because whoever enqueues holds this
 -- row until the end of a transaction that may be long, and whoever ends a job of the batch must not wait for that.
@@ -91,7 +92,7 @@ CREATE TABLE IF NOT EXISTS jobs__doors (
     joined    INT       NOT NULL DEFAULT 0,
     shut      BOOLEAN   NOT NULL DEFAULT FALSE,
     CONSTRAINT jobs__doors_batch FOREIGN KEY (batch_id) REFERENCES jobs_batches (id) ON DELETE CASCADE
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- One unit of work. `bucket` is what its concurrency limit counts by; `ring` spreads buckets evenly, so that a claim can start its
 -- walk at a random one, and stands for the bucket in an index, where its 571 characters would not fit.
@@ -150,7 +151,7 @@ CREATE TABLE IF NOT EXISTS jobs (
     KEY jobs_held (token),
     KEY jobs_ended (ended, name, finished_at),
     KEY jobs_of_batch (batch_id)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- Who holds a unique key. The primary key is the uniqueness; enqueueing inserts here first.
 -- A job never needs this table to be claimed, settled or rescued: those only delete from it.
@@ -161,14 +162,14 @@ CREATE TABLE IF NOT EXISTS jobs_keys (
     since   DATETIME(6)      NOT NULL,
     KEY jobs_keys_job (job_id),
     KEY jobs_keys_since (kept, since)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- Keys that a job let go while a producer's transaction, which had met them held, still locked their rows: settling
 -- waits for nobody, leaves the row where it is and says so here, and the sweep (or whoever enqueues under the key next) takes it away.
 CREATE TABLE IF NOT EXISTS jobs__loose_keys (
     `key`   VARBINARY(1024)  NOT NULL PRIMARY KEY,
     job_id  CHAR(36)         CHARACTER SET ascii COLLATE ascii_bin NOT NULL
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- A permit of a bucket, taken by inserting it: (bucket, slot) can be held once.
 -- (jobs_slots_job is not unique: InnoDB locks the gap behind a unique entry that was deleted and comes back, and a job's slot does.)
@@ -180,7 +181,7 @@ CREATE TABLE IF NOT EXISTS jobs_slots (
     taken_at  DATETIME(6)      NOT NULL,
     PRIMARY KEY (bucket, slot),
     KEY jobs_slots_job (job_id)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- The history of failed attempts, apart from the hot rows. Whoever deletes a job deletes its failures: a foreign key would
 -- lock the gaps between them even at READ COMMITTED.
@@ -198,7 +199,7 @@ CREATE TABLE IF NOT EXISTS jobs_failures (
     started_at  DATETIME(6)   NOT NULL,
     failed_at   DATETIME(6)   NOT NULL,
     UNIQUE KEY jobs_failures_attempt (job_id, token)
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 CREATE TABLE IF NOT EXISTS jobs_schedules (
     name         VARCHAR(190)  NOT NULL PRIMARY KEY CHECK (name <> ''),
@@ -214,7 +215,7 @@ CREATE TABLE IF NOT EXISTS jobs_schedules (
     last_run_at  DATETIME(6),
     last_job_id  CHAR(36)      CHARACTER SET ascii COLLATE ascii_bin,
     CHECK ((cron IS NULL) <> (every_ms IS NULL))
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 -- Live workers; `info` is the JSON each sends of itself (host, pid, version, queues, names, concurrency).
 CREATE TABLE IF NOT EXISTS jobs_workers (
@@ -223,9 +224,9 @@ CREATE TABLE IF NOT EXISTS jobs_workers (
     started_at  DATETIME(6)   NOT NULL,
     seen_at     DATETIME(6)   NOT NULL,
     live_until  DATETIME(6)   NOT NULL
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
 
 CREATE TABLE IF NOT EXISTS jobs_paused (
     queue      VARCHAR(190)  NOT NULL PRIMARY KEY CHECK (queue <> ''),
     paused_at  DATETIME(6)   NOT NULL
-) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!80017 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC DEFAULT CHARACTER SET utf8mb4 /*!50700 COLLATE utf8mb4_0900_bin */ /*M!100200 COLLATE utf8mb4_nopad_bin */;

@@ -439,6 +439,19 @@ class TestFailure:
             install.migrate(f"sqlite:///{tmp_path}/notes.txt")
         assert "is it a SQLite database" in refusal.value.hint
 
+    def test_for_a_server_that_is_too_old_comes_before_anything_is_made(
+        self, empty_database: Database, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = catalogue(empty_database)
+        kind = {"postgresql": "PostgreSQL", "sqlite": "SQLite", "mysql": "MySQL", "mariadb": "MariaDB"}[
+            empty_database.name.partition("-")[0]
+        ]
+        monkeypatch.setattr(install, "OLDEST", {kind: (999, 1)})
+        with pytest.raises(InvalidConfiguration, match=rf"{kind} \d+[.\d]* is too old") as refused:
+            install.migrate(empty_database.url)
+        assert refused.value.hint == "pyjobs needs 999.1 or later"
+        assert catalogue(empty_database) == before
+
     @pytest.mark.databases("postgresql")
     def test_for_a_user_who_may_not_create(self, empty_database: Database) -> None:
         with a_user(empty_database) as user:
@@ -449,6 +462,39 @@ class TestFailure:
                 InvalidConfiguration, match='schema "mine" does not exist, and this user may not create it'
             ):
                 install.migrate(f"{url}?schema=mine")
+
+
+@pytest.mark.parametrize(
+    ("server", "version", "told"),
+    [
+        ("MySQL", "8.0.16", "8.0.16"),
+        ("MySQL", "5.7.44-log", "5.7.44"),
+        ("MariaDB", "10.5.29-MariaDB-0+deb11u1", "10.5.29"),
+        ("PostgreSQL", "14.19 (Debian 14.19-1.pgdg120+1)", "14.19"),
+        ("SQLite", "3.37.2", "3.37.2"),
+    ],
+)
+def test_a_version_that_is_too_old(server: str, version: str, told: str) -> None:
+    with pytest.raises(InvalidConfiguration, match=f"{server} {told} is too old"):
+        install.refuse_old(server, version)
+
+
+@pytest.mark.parametrize(
+    ("server", "version"),
+    [
+        ("MySQL", "8.0.17"),
+        ("MySQL", "8.4.6-0ubuntu0.1"),
+        ("MySQL", "9.7.4"),
+        ("MariaDB", "10.6.0-MariaDB"),
+        ("MariaDB", "11.8.3-MariaDB-1:11.8.3+maria~deb12"),
+        ("PostgreSQL", "15.0"),
+        ("PostgreSQL", "18beta1"),
+        ("SQLite", "3.38.0"),
+        ("SQLite", "4.0"),
+    ],
+)
+def test_a_version_that_will_do(server: str, version: str) -> None:
+    install.refuse_old(server, version)
 
 
 @pytest.mark.parametrize(
