@@ -15,8 +15,9 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3 python3
 demo: $(VENV)/.demo
 	$(BIN)/pyjobs demo $(if $(DATABASE),--database '$(DATABASE)') $(ARGS)
 
+# In as many processes as there are processors, up to what there is to share out (tests/servers/sharing.py).
 test: $(VENV)/.test
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 $(ARGS)
 
 bench: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m benchmarks $(ARGS)

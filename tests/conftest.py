@@ -1,5 +1,7 @@
 """The fixtures that give a test its database. A test that takes ``database``, or anything made of it, runs on every
 kind that was chosen (see servers/databases.py); ``@pytest.mark.databases("postgresql")`` keeps it to one dialect.
+
+Several processes can share a run, as those of ``make test`` do: see servers/sharing.py.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from pyjobs.testing import TestClock
 from servers.databases import REQUIRE_VARIABLE, Database, Databases
 
 DATABASES = pytest.StashKey[Databases]()
+REPORTED = "databases"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,9 +34,27 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[DATABASES] = databases
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    if databases := config.stash.get(DATABASES, None):
-        databases.close()
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """End the servers while whoever shares out the tests still waits for this process, and tell it what they were."""
+    databases = session.config.stash[DATABASES]
+    databases.close()
+    if (told := getattr(session.config, "workeroutput", None)) is not None:
+        told[REPORTED] = sorted(databases.tested)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from servers.sharing import ByDatabase
+
+    return ByDatabase(config, log)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """One of the processes has ended: what it tested counts for the run."""
+    databases = node.config.stash[DATABASES]
+    databases.tested.update(getattr(node, "workeroutput", {}).get(REPORTED, ()))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -37,8 +37,9 @@ def on_terminal(command: Sequence[str], columns: int, **environment: str) -> tup
     """A command on a terminal of that width: its exit status, and the lines it showed, without their colours."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=os.environ | {"TERM": "xterm"} | environment
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=inherited | {"TERM": "xterm"} | environment
     )
     os.close(theirs)
     shown = b""

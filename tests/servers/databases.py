@@ -1,7 +1,7 @@
 """Fresh databases, cheaply: the contract is installed once, and each test gets a copy of that.
 
 PostgreSQL copies a template database, SQLite a file: some 20 ms and 1 ms. MySQL and MariaDB can copy neither, so what
-was installed is written down as statements, which are sent for each: some 150 ms and 60 ms.
+was installed is written down as statements, which are sent for each, all together: some 100 ms and 40 ms.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 import psycopg
 import pymysql
+from pymysql.constants import CLIENT
 
 from pyjobs import install
 from servers import folders, mariadb, mysql, postgresql, process
@@ -146,12 +147,12 @@ class MysqlEngine:
 
     @cached_property
     def template(self) -> list[str]:
-        """The statements that make the installed database."""
+        """The calls that make the installed database."""
         name = self._create()
         install.migrate(self.server.url(name))
         with self._connect(name) as connection:
             # MariaDB's views name the database.
-            return [statement.replace(f"`{name}`.", "") for statement in _statements(connection)]
+            return [call.replace(f"`{name}`.", "") for call in _together(_statements(connection))]
 
     def fresh(self, installed: bool) -> Database:
         template = self.template if installed else []
@@ -185,14 +186,18 @@ class MysqlEngine:
         self._administer(f"DROP DATABASE IF EXISTS `{name}`")
         self.made.remove(name)
 
-    def _administer(self, *statements: str) -> list[tuple[Any, ...]]:
-        """Over one connection for all, made anew when a restart has ended it; the rows of the last."""
+    def _administer(self, *calls: str) -> list[tuple[Any, ...]]:
+        """Over one connection for all, made anew when a restart has ended it; the rows of the last call."""
         if not self.connection.open or not self._answers():
             self.connection = self._connect()
         with self.connection.cursor() as cursor:
-            for statement in statements:
-                cursor.execute(statement)
-            return list(cursor.fetchall())
+            rows: list[tuple[Any, ...]] = []
+            for call in calls:
+                cursor.execute(call)
+                rows = list(cursor.fetchall())
+                while cursor.nextset():
+                    pass  # one of several statements may have failed, which this raises
+            return rows
 
     def _answers(self) -> bool:
         try:
@@ -202,7 +207,7 @@ class MysqlEngine:
         return True
 
     def _connect(self, database: str = "mysql") -> mysql.Connection:
-        return mysql.connect(self.server.url(database))
+        return mysql.connect(self.server.url(database), CLIENT.MULTI_STATEMENTS)
 
 
 def _statements(connection: mysql.Connection) -> Iterator[str]:
@@ -219,11 +224,24 @@ def _statements(connection: mysql.Connection) -> Iterator[str]:
             yield cursor.mogrify(f"INSERT INTO `{name}` VALUES ({', '.join(['%s'] * len(row))})", row)
     views = [name for (name,) in connection.execute(tables.format("VIEW")).fetchall()]
     yield from _by_need({name: connection.execute(f"SHOW CREATE VIEW `{name}`").fetchone()[1] for name in views})
-    routines = "SELECT routine_name, sql_mode FROM information_schema.routines WHERE routine_schema = DATABASE()"
-    for name, mode in connection.execute(routines).fetchall():
+    found = "FROM information_schema.routines WHERE routine_schema = DATABASE()"
+    for (mode,) in connection.execute(f"SELECT DISTINCT sql_mode {found}").fetchall():
         yield f"SET sql_mode = '{mode}'"
-        yield connection.execute(f"SHOW CREATE PROCEDURE `{name}`").fetchone()[2]
+        for (name,) in connection.execute(f"SELECT routine_name {found} AND sql_mode = %s", [mode]).fetchall():
+            yield connection.execute(f"SHOW CREATE PROCEDURE `{name}`").fetchone()[2]
     yield "SET foreign_key_checks = 1"
+
+
+def _together(statements: Iterator[str]) -> Iterator[str]:
+    """As few calls as can be. After the END of a block with a label MySQL looks whether the label is repeated, and so
+    takes the semicolon that follows for a part of the routine: none may follow."""
+    call: list[str] = []
+    for statement in statements:
+        call.append(statement)
+        if re.search(r"^\w+: BEGIN$", statement, re.MULTILINE):
+            yield ";\n".join(call)
+            call.clear()
+    yield ";\n".join(call)
 
 
 def _by_need(views: dict[str, str]) -> Iterator[str]:
@@ -246,7 +264,7 @@ class Choice:
 
 
 class Databases:
-    """All kinds that can be had here, which of them are to be tested, and those that run by now."""
+    """All kinds that can be had here, which of them are to be tested, those that run by now and those that ever did."""
 
     def __init__(self) -> None:
         named = frozenset(name for name in os.environ.get(REQUIRE_VARIABLE, "").replace(" ", "").split(",") if name)
@@ -257,6 +275,7 @@ class Databases:
             chosen |= {self._match(kind) for kind in SERVERS}
         self.chosen = [name for name in self.choices if name in chosen]
         self.running: dict[str, Engine] = {}
+        self.tested: set[str] = set()
 
     def of_dialects(self, dialects: Collection[str]) -> list[str]:
         """Those to be tested that speak one of these; a version of a server can be named as well."""
@@ -271,6 +290,7 @@ class Databases:
         """A new database of that kind, gone afterwards."""
         if name not in self.running:
             self.running[name] = self.choices[name].start()
+            self.tested.add(name)
         engine = self.running[name]
         database = engine.fresh(installed)
         try:
@@ -285,7 +305,7 @@ class Databases:
     def report(self) -> Iterator[str]:
         """One line for each kind: tested, or not and why."""
         for choice in self.choices.values():
-            if choice.name in self.running:
+            if choice.name in self.tested:
                 verdict = "tested"
             elif choice.name in self.chosen:
                 verdict = "not tested: no test of this run asked for it"

@@ -138,7 +138,7 @@ class Connection(pymysql.Connection):  # type: ignore[misc]
         return cursor
 
 
-def connect(url: str) -> Connection:
+def connect(url: str, client_flag: int = 0) -> Connection:
     """A plain connection, each statement its own transaction."""
     parts = urlsplit(url)
     return Connection(
@@ -148,6 +148,7 @@ def connect(url: str) -> Connection:
         password=unquote(parts.password or ""),
         database=unquote(parts.path[1:]) or None,
         autocommit=True,
+        client_flag=client_flag,
         connect_timeout=10,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import psycopg
 import pymysql
 import pytest
 
-from servers import folders, mysql
+from servers import folders, mysql, sharing
 from servers.databases import REQUIRE_VARIABLE, Database
 from servers.postgresql import LocalServer
 
@@ -62,8 +63,9 @@ def test_a_server_ends_when_its_tests_are_killed(database_name: str) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         assert not reachable(database)
-        folders.in_memory().rmdir()
-        assert not server.exists()
+        while server.exists():  # another process may be clearing up too, and be half way through
+            assert time.monotonic() < deadline
+            folders.in_memory().rmdir()
     finally:
         holder.kill()
         holder.communicate()
@@ -108,14 +110,58 @@ def test_a_server_that_cannot_start_says_why_and_leaves_nothing(tmp_path: Path) 
     assert set(folders.made_by(os.getpid())) == before
 
 
-def test_what_is_required_and_not_there_fails_the_run() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "tests/unit/test_duration.py"],
+APART = ["-n2"]
+
+
+def run(required: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The tests of this repository, in a run of their own."""
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *arguments],
         cwd=ROOT,
-        env=os.environ | {REQUIRE_VARIABLE: "sqlite,postgresql-9"},
+        env=os.environ | {REQUIRE_VARIABLE: required},
         capture_output=True,
         text=True,
     )
 
+
+@pytest.mark.parametrize("how", [[], APART], ids=["here", "apart"])
+def test_what_is_required_and_not_there_fails_the_run(how: list[str]) -> None:
+    done = run("sqlite,postgresql-9", *how, "tests/unit/test_duration.py")
+
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert f"{REQUIRE_VARIABLE} asks for postgresql-9; to be had are sqlite" in done.stderr
+    assert "passed" not in done.stdout
+
+
+@pytest.mark.parametrize("how", [[], APART], ids=["here", "apart"])
+def test_the_report_tells_what_was_tested(how: list[str]) -> None:
+    done = run("sqlite", *how, "tests/contract/test_names.py", "-k", "sqlite")
+
+    assert done.returncode == pytest.ExitCode.OK
+    assert re.search(r"^sqlite \(.*\): tested$", done.stdout, re.MULTILINE)
+    assert not re.search(r"^(?!sqlite).*: tested$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize("how", [[], APART], ids=["here", "apart"])
+def test_the_report_tells_what_was_not_tested(how: list[str]) -> None:
+    done = run("sqlite", *how, "tests/unit/test_duration.py")
+
+    assert done.returncode == pytest.ExitCode.OK
+    assert re.search(r"^sqlite \(.*\): not tested: no test of this run asked for it$", done.stdout, re.MULTILINE)
+
+
+def test_all_tests_on_one_kind_of_database_are_one_processes() -> None:
+    done = run("sqlite", *APART, "-vv", "tests/contract/test_heartbeat.py", "-k", "sqlite")
+
+    assert done.returncode == pytest.ExitCode.OK
+    by = re.findall(r"^\[(gw\d)\].* PASSED .*\[sqlite", done.stdout, re.MULTILINE)
+    assert len(by) > 10
+    assert len(set(by)) == 1
+
+
+@pytest.mark.databases("sqlite")
+def test_the_kind_is_known_by_the_id_of_each_test(database_name: str, request: pytest.FixtureRequest) -> None:
+    parameters = {item.nodeid: item.callspec.params for item in request.session.items if hasattr(item, "callspec")}
+    kinds = {test: given["database_name"] for test, given in parameters.items() if "database_name" in given}
+
+    assert {test: sharing.group(test) for test in kinds} == kinds

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 import logging
 from datetime import UTC, datetime, timedelta
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_callback_is_told_what_its_batch_came_to() -> None:
 
 
 @pytest.mark.parametrize(
-    "batch", ["5", '"mine"', "null", "{}", '{"id": 1}', '{"id": "x", "name": null}', f'{{"id": "{uuid4()}"}}']
+    "batch", ["5", '"mine"', "null", "{}", '{"id": 1}', '{"id": "x", "name": null}', f'{{"id": "{UUID(int=1)}"}}']
 )
 def test_a_batch_in_the_meta_that_is_the_applications_own_is_left_alone(batch: str) -> None:
     assert JobContext.of(claimed('{"batch": ' + batch + "}"), "w").batch is None

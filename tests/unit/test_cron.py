@@ -106,11 +106,11 @@ def test_never_coming_round_is_said_in_plain_words() -> None:
     ],
 )
 def test_a_hostile_expression_is_answered_in_bounded_time(hostile: str) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     with pytest.raises(InvalidSchedule) as refusal:
         next_moment(cron=hostile, after=MONDAY)
     assert len(refusal.value.message) < 300
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_a_zone_shifts_the_wall_clock() -> None:

@@ -85,11 +85,11 @@ def test_the_refusal_quotes_what_was_written() -> None:
 
 
 def test_a_long_text_is_refused_in_no_time() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for hostile in ("1" * 1_000_000, "1." * 500_000, "1" * 1_000_000 + "ms", "0." + "1" * 1_000_000 + "s"):
         with pytest.raises(InvalidOption):
             milliseconds(hostile)
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 @given(st.integers(0, LONGEST_MS))
