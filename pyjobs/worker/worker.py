@@ -170,15 +170,16 @@ class Worker:
     def _attend(self, dispatcher: Dispatcher) -> None:
         """Pass on each word to stop, until the dispatcher has ended."""
         thread = threading.Thread(target=self._dispatch, args=(dispatcher,), name="pyjobs-dispatcher", daemon=True)
-        thread.start()
         try:
+            thread.start()  # which Ctrl-C may end too, when it runs already
             while not isinstance(word := self._words.get(), _Ended):
                 dispatcher.stop()
                 self._say("stopping")
         except BaseException:  # Ctrl-C where nobody has wired the signals
             dispatcher.stop()
             dispatcher.stop()
-            thread.join()
+            if thread.ident is not None:  # or it was not even started
+                thread.join()
             with suppress(Empty):  # its last word is not for another run
                 while not isinstance(self._words.get_nowait(), _Ended):
                     pass
@@ -260,13 +261,14 @@ def _beside(
     """Something runs on a thread of its own during the block, and is told when that ends: ``wake`` has it look."""
     ended = threading.Event()
     thread = threading.Thread(target=run, args=(ended,), name=f"pyjobs-{name}", daemon=True)
-    thread.start()
     try:
+        thread.start()
         yield
     finally:
         ended.set()
         wake()
-        thread.join(_FAREWELL)
+        if thread.ident is not None:  # or it was not even started
+            thread.join(_FAREWELL)
 
 
 @contextmanager

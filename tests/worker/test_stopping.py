@@ -21,7 +21,19 @@ from worker.running import PATIENCE, Work, eventually
 
 
 class TestStop:
-    def test_one_that_ctrl_c_has_ended_can_run_again(self, jobs: Jobs, store: Store) -> None:
+    @pytest.mark.parametrize("still_starting", [False, True])
+    def test_one_that_ctrl_c_has_ended_can_run_again(
+        self, jobs: Jobs, store: Store, monkeypatch: pytest.MonkeyPatch, still_starting: bool
+    ) -> None:
+        start = threading.Thread.start
+
+        def start_slowly(thread: threading.Thread) -> None:
+            start(thread)
+            if still_starting and thread.name == "pyjobs-dispatcher":
+                threading.Event().wait(PATIENCE)
+
+        monkeypatch.setattr(threading.Thread, "start", start_slowly)
+
         @jobs.job
         def interrupts() -> None:
             os.kill(os.getpid(), signal.SIGINT)
@@ -33,6 +45,8 @@ class TestStop:
         interrupts.enqueue()
         with pytest.raises(KeyboardInterrupt):
             worker.run()
+        assert not [thread for thread in threading.enumerate() if thread.name == "pyjobs-dispatcher"]
+        monkeypatch.undo()
         store.discard({"name": "interrupts"})
         id = plain.enqueue()
 
