@@ -24,8 +24,9 @@ from servers import folders
 from servers.databases import Databases
 databases = Databases()
 with databases.fresh(sys.argv[1], installed=False) as database:
-    print(database.dialect, database.url, database.server.folder, flush=True)
+    print(database.dialect, database.url, getattr(database.server, "folder", None), flush=True)
     sys.stdin.read()
+databases.close()
 """
 
 
@@ -55,6 +56,9 @@ def test_a_server_ends_when_its_tests_are_killed(database_name: str) -> None:
     dialect, url, folder = holder.stdout.readline().split()
     database, server = Database(database_name, dialect, url), Path(folder)
     try:
+        if folder == "None":
+            holder.communicate()  # it takes its database away
+            pytest.skip("this server is not of our own")
         assert reachable(database)
         holder.kill()
         holder.wait()
