@@ -1,9 +1,12 @@
 -- The tables of pyjobs. The rules that can be kept by a constraint or a key are kept here;
 -- docs/design.md says which promise rests on which of them.
+--
+-- Names and keys are compared byte by byte (COLLATE "C"), as on every other database: claims search by them, and no index of
+-- ours needs to be built anew when the collations of the operating system change.
 
 -- What a column of `jobs` may hold is said by domains, not by CHECK: PostgreSQL reads each CHECK of a table anew for every
 -- statement that writes to it, which made up half the cost of enqueueing one job.
-CREATE DOMAIN jobs__name AS text CHECK (length(VALUE) BETWEEN 1 AND 190);
+CREATE DOMAIN jobs__name AS text COLLATE "C" CHECK (length(VALUE) BETWEEN 1 AND 190);
 CREATE DOMAIN jobs__state AS text CHECK (VALUE IN ('scheduled', 'pending', 'running', 'done', 'dead', 'cancelled'));
 CREATE DOMAIN jobs__outcome AS text CHECK (VALUE IN ('done', 'failed', 'released', 'snoozed', 'cancelled'));
 CREATE DOMAIN jobs__reason AS text CHECK (VALUE IN ('exhausted', 'permanent', 'invalid_args', 'unknown_name', 'lost'));
@@ -13,15 +16,15 @@ CREATE DOMAIN jobs__timeout AS bigint CHECK (VALUE >= 1);
 -- One concurrency bound: how many jobs of each of its buckets may run at once.
 -- It outlives the definitions that name it, so that a bucket's bound can always be looked up.
 CREATE TABLE jobs_groups (
-    name        text     NOT NULL PRIMARY KEY CHECK (name <> '' AND strpos(name, ':') = 0),
-    slots       integer  NOT NULL CHECK (slots >= 1),
+    name   text COLLATE "C"  NOT NULL PRIMARY KEY CHECK (name <> '' AND strpos(name, ':') = 0),
+    slots  integer           NOT NULL CHECK (slots >= 1),
     UNIQUE (name, slots)
 );
 
 -- What a job name stands for. The foreign key makes two limits in one group impossible (PJ008).
 CREATE TABLE jobs_definitions (
-    name               text              NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 190),
-    queue              text              NOT NULL DEFAULT 'default' CHECK (length(queue) BETWEEN 1 AND 190),
+    name               text COLLATE "C"  NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 190),
+    queue              text COLLATE "C"  NOT NULL DEFAULT 'default' CHECK (length(queue) BETWEEN 1 AND 190),
     priority           smallint          NOT NULL DEFAULT 0,
     max_attempts       integer           NOT NULL DEFAULT 5 CHECK (max_attempts >= 1),
     timeout_ms         bigint            CHECK (timeout_ms >= 1),
@@ -29,7 +32,7 @@ CREATE TABLE jobs_definitions (
     backoff_factor     double precision  NOT NULL DEFAULT 4 CHECK (backoff_factor >= 1),
     backoff_max_ms     bigint            NOT NULL DEFAULT 3600000 CHECK (backoff_max_ms >= 0),
     backoff_jitter     double precision  NOT NULL DEFAULT 0.15 CHECK (backoff_jitter BETWEEN 0 AND 1),
-    concurrency_group  text,
+    concurrency_group  text COLLATE "C",
     concurrency_limit  integer,
     concurrency_key    text              CHECK (length(concurrency_key) BETWEEN 1 AND 190),
     keep_done_ms       bigint            NOT NULL DEFAULT 86400000 CHECK (keep_done_ms >= 0),
@@ -69,16 +72,16 @@ CREATE INDEX jobs_batches_sealed ON jobs_batches (sealed_at) WHERE sealed_at IS 
 -- One unit of work. `bucket` is what its concurrency limit counts by; `ring` spreads buckets evenly
 -- over the integers, so that a claim can start its walk at a random one and be fair to all.
 CREATE TABLE jobs (
-    id             uuid            NOT NULL PRIMARY KEY,
-    name           jobs__name      NOT NULL,
-    queue          jobs__name      NOT NULL,
-    state          jobs__state     NOT NULL,
-    priority       smallint        NOT NULL,
-    run_at         timestamptz     NOT NULL,
-    bucket         text,
-    ring           integer         GENERATED ALWAYS AS (hashtext(bucket)) STORED,
-    attempts       integer         NOT NULL DEFAULT 0,
-    max_attempts   jobs__attempts  NOT NULL,
+    id             uuid              NOT NULL PRIMARY KEY,
+    name           jobs__name        NOT NULL,
+    queue          jobs__name        NOT NULL,
+    state          jobs__state       NOT NULL,
+    priority       smallint          NOT NULL,
+    run_at         timestamptz       NOT NULL,
+    bucket         text COLLATE "C",
+    ring           integer           GENERATED ALWAYS AS (hashtext(bucket)) STORED,
+    attempts       integer           NOT NULL DEFAULT 0,
+    max_attempts   jobs__attempts    NOT NULL,
     timeout_ms     jobs__timeout,
     token          uuid,
     worker         text,
@@ -89,11 +92,11 @@ CREATE TABLE jobs (
     started_at     timestamptz,
     finished_at    timestamptz,
     dead_reason    jobs__reason,
-    unique_key     text,
+    unique_key     text COLLATE "C",
     tenant         jobs__name,
     batch_id       uuid,
-    enqueued_at    timestamptz     NOT NULL,
-    args           text            NOT NULL,
+    enqueued_at    timestamptz       NOT NULL,
+    args           text              NOT NULL,
     meta           text,
     CONSTRAINT jobs_running_is_held CHECK (num_nonnulls(token, worker, lease_until) = CASE state WHEN 'running' THEN 3 ELSE 0 END),
     CONSTRAINT jobs_terminal_is_finished CHECK ((finished_at IS NULL) = (state IN ('scheduled', 'pending', 'running'))),
@@ -124,10 +127,10 @@ CREATE INDEX jobs_of_batch ON jobs (batch_id) WHERE batch_id IS NOT NULL;
 -- Who holds a unique key. The primary key is the uniqueness; enqueueing inserts here first.
 -- A job never needs this table to be claimed, settled or rescued: those only delete from it.
 CREATE TABLE jobs_keys (
-    key     text         NOT NULL PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 512),
-    job_id  uuid         NOT NULL,
-    kept    text         NOT NULL CHECK (kept IN ('active', 'row', 'ever')),
-    since   timestamptz  NOT NULL
+    key     text COLLATE "C"  NOT NULL PRIMARY KEY CHECK (length(key) BETWEEN 1 AND 512),
+    job_id  uuid              NOT NULL,
+    kept    text              NOT NULL CHECK (kept IN ('active', 'row', 'ever')),
+    since   timestamptz       NOT NULL
 );
 
 CREATE INDEX jobs_keys_job ON jobs_keys (job_id);
@@ -135,11 +138,11 @@ CREATE INDEX jobs_keys_since ON jobs_keys (since) WHERE kept = 'ever';
 
 -- A permit of a bucket, taken by inserting it: (bucket, slot) can be held once.
 CREATE TABLE jobs_slots (
-    bucket    text         NOT NULL,
-    slot      integer      NOT NULL CHECK (slot >= 0),
-    job_id    uuid         NOT NULL UNIQUE,
-    token     uuid         NOT NULL,
-    taken_at  timestamptz  NOT NULL,
+    bucket    text COLLATE "C"  NOT NULL,
+    slot      integer           NOT NULL CHECK (slot >= 0),
+    job_id    uuid              NOT NULL UNIQUE,
+    token     uuid              NOT NULL,
+    taken_at  timestamptz       NOT NULL,
     PRIMARY KEY (bucket, slot)
 );
 
@@ -161,16 +164,16 @@ CREATE TABLE jobs_failures (
 );
 
 CREATE TABLE jobs_schedules (
-    name         text         NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 190),
-    job          text         NOT NULL,
+    name         text COLLATE "C"  NOT NULL PRIMARY KEY CHECK (length(name) BETWEEN 1 AND 190),
+    job          text              NOT NULL,
     cron         text,
-    every_ms     bigint       CHECK (every_ms >= 1),
-    timezone     text         NOT NULL DEFAULT 'UTC',
-    args         text         NOT NULL DEFAULT '{}',
-    options      text         NOT NULL DEFAULT '{}',
+    every_ms     bigint            CHECK (every_ms >= 1),
+    timezone     text              NOT NULL DEFAULT 'UTC',
+    args         text              NOT NULL DEFAULT '{}',
+    options      text              NOT NULL DEFAULT '{}',
     source       text,
-    enabled      boolean      NOT NULL DEFAULT true,
-    next_run_at  timestamptz  NOT NULL,
+    enabled      boolean           NOT NULL DEFAULT true,
+    next_run_at  timestamptz       NOT NULL,
     last_run_at  timestamptz,
     last_job_id  uuid,
     CHECK ((cron IS NULL) <> (every_ms IS NULL))
@@ -178,21 +181,21 @@ CREATE TABLE jobs_schedules (
 
 -- Live workers; `info` is the JSON each sends of itself (host, pid, version, queues, names, concurrency).
 CREATE TABLE jobs_workers (
-    id          text         NOT NULL PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 190),
-    info        text         NOT NULL,
-    started_at  timestamptz  NOT NULL,
-    seen_at     timestamptz  NOT NULL,
-    live_until  timestamptz  NOT NULL
+    id          text COLLATE "C"  NOT NULL PRIMARY KEY CHECK (length(id) BETWEEN 1 AND 190),
+    info        text              NOT NULL,
+    started_at  timestamptz       NOT NULL,
+    seen_at     timestamptz       NOT NULL,
+    live_until  timestamptz       NOT NULL
 );
 
 CREATE TABLE jobs_paused (
-    queue      text         NOT NULL PRIMARY KEY CHECK (length(queue) BETWEEN 1 AND 190),
-    paused_at  timestamptz  NOT NULL
+    queue      text COLLATE "C"  NOT NULL PRIMARY KEY CHECK (length(queue) BETWEEN 1 AND 190),
+    paused_at  timestamptz       NOT NULL
 );
 
 CREATE TABLE jobs_settings (
-    name   text  NOT NULL PRIMARY KEY CHECK (name IN ('max_args_bytes', 'keep_keys_ms', 'notify')),
-    value  text  NOT NULL
+    name   text COLLATE "C"  NOT NULL PRIMARY KEY CHECK (name IN ('max_args_bytes', 'keep_keys_ms', 'notify')),
+    value  text              NOT NULL
 );
 INSERT INTO jobs_settings (name, value) VALUES
     ('max_args_bytes', '524288'),

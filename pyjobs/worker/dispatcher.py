@@ -107,8 +107,8 @@ class Dispatcher:
             try:
                 may_be_last = self._owes_nothing  # before the claim: what is settled after it can make others due
                 asked, found = self._turn()
-                if 0 < asked <= found:
-                    continue  # there may be more
+                if 0 < asked <= 4 * found:
+                    continue  # there may be more, as a claim of limited work may be content with a quarter
                 if self._plan.once and asked and not found and may_be_last:
                     return
                 stirred = self._store.wait(min(idle, _PATIENCE) if self._crew.waiting else idle)

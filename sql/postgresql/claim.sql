@@ -219,39 +219,29 @@ BEGIN
 END
 $$;
 
--- Limited work of one lane and priority, locked: a job of each bucket that has room, from a random place on the ring
--- of buckets round to it again, and then more from those that have room for more. A bucket without room costs
--- one probe, however many jobs wait in it. `met` are the buckets of what was picked before.
-CREATE OR REPLACE FUNCTION jobs__walk_ring(lane_queue text, lane_name text, level smallint, start integer, met text[], most integer)
-RETURNS TABLE (place tid, bucket text, room bigint)
+-- Limited work of one lane and priority, locked: a job of each bucket that has room, from behind a place on the ring of
+-- buckets round to it again, and then more from those that have room for more. A bucket without room costs one probe, however
+-- many jobs wait in it; where a quarter of what is wanted was found and then fifty in a row have no room, the walk is cut short.
+-- `met` are the buckets of what was picked before.
+DROP FUNCTION IF EXISTS jobs__walk_ring(text, text, smallint, integer, text[], integer);
+CREATE OR REPLACE FUNCTION jobs__walk_ring(lane_queue text, lane_name text, level smallint, origin text, met text[], most integer)
+RETURNS TABLE (place tid, bucket text, room bigint, cut_short boolean)
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
-    usual  jobs_groups := (SELECT g FROM jobs_definitions d JOIN jobs_groups g ON g.name = d.concurrency_group WHERE d.name = lane_name);
+    origin_ring  integer := hashtext(origin);
+    usual        jobs_groups := (SELECT g FROM jobs_definitions d JOIN jobs_groups g ON g.name = d.concurrency_group WHERE d.name = lane_name);
 BEGIN
     RETURN QUERY
         WITH RECURSIVE walk AS (
-            (SELECT f.turn, f.ring, f.bucket
-               FROM (VALUES (0, start, 2147483647), (1, -2147483648, start - 1)) AS t(turn, low, high)
-              CROSS JOIN LATERAL (
-                    SELECT t.turn, j.ring, j.bucket
-                      FROM jobs j
-                     WHERE j.state = 'pending'
-                       AND j.bucket IS NOT NULL
-                       AND j.queue = lane_queue
-                       AND j.name = lane_name
-                       AND j.priority = level
-                       AND j.ring BETWEEN t.low AND t.high
-                     ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
-                     LIMIT 1) AS f
-              LIMIT 1)
+            SELECT 0 AS turn, origin_ring AS ring, origin COLLATE "C" AS bucket, NULL::tid AS place, 0::bigint AS room, 0 AS found, 0 AS full_in_a_row
             UNION ALL
-            SELECT n.turn, n.ring, n.bucket
+            SELECT n.turn, n.ring, n.bucket, n.place, r.room, w.found + (r.room > 0)::integer, CASE WHEN r.room > 0 THEN 0 ELSE w.full_in_a_row + 1 END
               FROM walk w
              CROSS JOIN LATERAL (
-                   (SELECT w.turn, f.ring, f.bucket
-                      FROM (SELECT j.ring, j.bucket
+                   (SELECT w.turn, f.ring, f.bucket, f.place
+                      FROM (SELECT j.ring, j.bucket, j.ctid AS place
                               FROM jobs j
                              WHERE j.state = 'pending'
                                AND j.bucket IS NOT NULL
@@ -261,57 +251,70 @@ BEGIN
                                AND (j.ring, j.bucket) > (w.ring, w.bucket)
                              ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
                              LIMIT 1) AS f
-                     WHERE w.turn = 0 OR f.ring < start)
+                     WHERE w.turn = 0 OR (f.ring, f.bucket) <= (origin_ring, origin))
                    UNION ALL
-                   (SELECT 1, j.ring, j.bucket
+                   (SELECT 1, j.ring, j.bucket, j.ctid
                       FROM jobs j
                      WHERE j.state = 'pending'
                        AND j.bucket IS NOT NULL
                        AND j.queue = lane_queue
                        AND j.name = lane_name
                        AND j.priority = level
-                       AND j.ring <= start - 1
+                       AND (j.ring, j.bucket) <= (origin_ring, origin)
                        AND w.turn = 0
                      ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
                      LIMIT 1)
                    LIMIT 1) AS n
-        ), open AS MATERIALIZED (
-            SELECT w.ring, w.bucket, r.room
-              FROM walk w
              CROSS JOIN LATERAL (
-                   SELECT CASE split_part(w.bucket, ':', 1) WHEN usual.name THEN usual.slots
-                                                            ELSE (SELECT g.slots FROM jobs_groups g WHERE g.name = split_part(w.bucket, ':', 1)) END
-                          - (SELECT count(*) FROM jobs_slots s WHERE s.bucket = w.bucket)
-                          - coalesce(cardinality(array_positions(met, w.bucket)), 0) AS room
-                   OFFSET 0) AS r  -- or it would be counted once more for each that has room
-             WHERE r.room > 0
-             LIMIT most
+                   SELECT CASE split_part(n.bucket, ':', 1) WHEN usual.name THEN usual.slots
+                                                            ELSE (SELECT g.slots FROM jobs_groups g WHERE g.name = split_part(n.bucket, ':', 1)) END
+                          - (SELECT count(*) FROM jobs_slots s WHERE s.bucket = n.bucket)
+                          - coalesce(cardinality(array_positions(met, n.bucket)), 0) AS room
+                   OFFSET 0) AS r  -- or it would be counted anew wherever it is named
+             WHERE w.found < most
+               AND (w.full_in_a_row < 50 OR 4 * w.found < most)
+        ), open AS MATERIALIZED (
+            SELECT w.ring, w.bucket, w.place, w.room
+              FROM walk w
+             WHERE w.room > 0
         )
-        SELECT h.place, h.bucket, o.room
+        SELECT h.place, o.bucket::text, o.room, EXISTS (SELECT FROM walk w WHERE w.full_in_a_row = 50 AND 4 * w.found >= most)
           FROM open o
          CROSS JOIN LATERAL (
-               SELECT j.ctid AS place, j.bucket
-                 FROM jobs j
-                WHERE j.state = 'pending'
-                  AND j.bucket = o.bucket
-                  AND j.queue = lane_queue
-                  AND j.name = lane_name
-                  AND j.priority = level
-                  AND j.ring = o.ring
-                ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
-                LIMIT least(o.room, most - (SELECT count(*) FROM open) + 1)  -- each of the other buckets gives one at least
-                  FOR UPDATE SKIP LOCKED) AS h;
+               (SELECT l.place
+                  FROM (SELECT j.ctid AS place  -- the first of the bucket, unless somebody has it
+                          FROM jobs j
+                         WHERE j.ctid = o.place
+                           AND j.state = 'pending'
+                           AND j.bucket = o.bucket
+                           FOR UPDATE SKIP LOCKED) AS l)
+               UNION ALL
+               (SELECT l.place
+                  FROM (SELECT j.ctid AS place
+                          FROM jobs j
+                         WHERE j.state = 'pending'
+                           AND j.bucket = o.bucket
+                           AND j.queue = lane_queue
+                           AND j.name = lane_name
+                           AND j.priority = level
+                           AND j.ring = o.ring
+                           AND j.ctid <> o.place
+                         ORDER BY j.queue, j.name, j.priority, j.ring, j.bucket, j.run_at, j.id
+                           FOR UPDATE SKIP LOCKED) AS l)
+               LIMIT least(o.room, most - (SELECT count(*) FROM open) + 1)) AS h;  -- each of the other buckets gives one at least
 END
 $$;
 
--- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any.
-CREATE OR REPLACE FUNCTION jobs__pick_limited(queues text[], names text[], paused text[], most integer)
-RETURNS tid[]
+-- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any. A session goes
+-- on behind the bucket it took last, so that each has its turn; where it was in another lane meanwhile, from anywhere.
+-- Where a walk was cut short, more of that priority may have room: nothing less urgent than `bound` may go before it.
+DROP FUNCTION IF EXISTS jobs__pick_limited(text[], text[], text[], integer);
+CREATE OR REPLACE FUNCTION jobs__pick_limited(queues text[], names text[], paused text[], most integer, OUT picked tid[], OUT bound smallint)
 LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
-    start    integer := (random() * 4294967294 - 2147483647)::bigint;
+    last     jsonb := nullif(current_setting('pyjobs.turn', true), '');
     places   tid[] := '{}';
     buckets  text[] := '{}';
     rooms    bigint[] := '{}';
@@ -349,12 +352,22 @@ BEGIN
         met := '{}';
         level := lane.priority;
         LOOP
-            SELECT array_agg(w.place) AS places, array_agg(w.bucket) AS buckets, array_agg(w.room) AS rooms INTO more
-              FROM jobs__walk_ring(lane.queue, lane.name, level, start, met, most - cardinality(met)) AS w;
+            SELECT array_agg(w.place) AS places, array_agg(w.bucket) AS buckets, array_agg(w.room) AS rooms, bool_or(w.cut_short) AS cut_short INTO more
+              FROM jobs__walk_ring(lane.queue, lane.name, level,
+                                   CASE WHEN (last ->> 'queue', last ->> 'name', last ->> 'priority') = (lane.queue, lane.name, level::text)
+                                        THEN last ->> 'bucket' ELSE random()::text END,
+                                   met, most - cardinality(met)) AS w;
             places := places || more.places;
             buckets := buckets || more.buckets;
             rooms := rooms || more.rooms;
             met := met || more.buckets;
+            IF more.buckets IS NOT NULL THEN
+                last := jsonb_build_object('queue', lane.queue, 'name', lane.name, 'priority', level, 'bucket', more.buckets[cardinality(more.buckets)]);
+            END IF;
+            IF more.cut_short THEN
+                bound := least(bound, level);
+                EXIT;
+            END IF;
             EXIT WHEN cardinality(met) >= most;
 
             SELECT j.priority INTO level
@@ -370,12 +383,16 @@ BEGIN
         END LOOP;
     END LOOP;
 
+    picked := places;
     IF places = '{}' THEN
-        RETURN places;
-    ELSIF cardinality(places) = (SELECT count(DISTINCT b.bucket) FROM unnest(buckets) AS b(bucket)) THEN
-        RETURN jobs__in_order(places, most);
+        RETURN;
     END IF;
-    RETURN ARRAY(
+    PERFORM set_config('pyjobs.turn', last::text, false);
+    IF cardinality(places) = (SELECT count(DISTINCT b.bucket) FROM unnest(buckets) AS b(bucket)) THEN
+        picked := jobs__in_order(places, most);
+        RETURN;
+    END IF;
+    picked := ARRAY(
         SELECT r.place
           FROM (SELECT p.place, j.priority, j.run_at, j.id,
                        max(p.room) OVER (PARTITION BY p.bucket) AS room,
@@ -410,6 +427,19 @@ BEGIN
     END IF;
     RETURN misplaced;
 END
+$$;
+
+-- Those of the given jobs that are as urgent as that, or more.
+CREATE OR REPLACE FUNCTION jobs__as_urgent_as(bound smallint, places tid[])
+RETURNS tid[]
+LANGUAGE sql STABLE
+AS $$
+    SELECT ARRAY(
+        SELECT p.place
+          FROM unnest(places) WITH ORDINALITY AS p(place, number)
+          JOIN jobs j ON j.ctid = p.place
+         WHERE j.priority <= bound
+         ORDER BY p.number)
 $$;
 
 -- The given jobs in the order of claiming.
@@ -526,6 +556,7 @@ DECLARE
     paused     text[] := ARRAY(SELECT p.queue FROM jobs_paused p);
     unlimited  tid[];
     limited    tid[];
+    bound      smallint;
     misplaced  tid[];
     picked     tid[];
 BEGIN
@@ -538,7 +569,11 @@ BEGIN
     IF NOT EXISTS (SELECT FROM jobs j WHERE j.token = jobs_claim.token AND j.state = 'running') THEN
         PERFORM jobs__promote(greatest(100, 2 * wanted.max_jobs));
         unlimited := jobs__pick_unlimited(wanted.queues, wanted.names, paused, wanted.max_jobs);
-        limited := jobs__pick_limited(wanted.queues, wanted.names, paused, wanted.max_jobs);
+        SELECT l.picked, l.bound INTO limited, bound FROM jobs__pick_limited(wanted.queues, wanted.names, paused, wanted.max_jobs) AS l;
+        IF bound IS NOT NULL THEN
+            unlimited := jobs__as_urgent_as(bound, unlimited);
+            limited := jobs__as_urgent_as(bound, limited);
+        END IF;
         IF unlimited = '{}' AND limited = '{}' THEN
             RETURN;
         END IF;

@@ -66,26 +66,26 @@ RETURNS text
 LANGUAGE plpgsql IMMUTABLE
 AS $$
 DECLARE
-    shielded  record;
-    value     json;
-    step      text;
+    body   text := args;
+    mark   text := '';
+    value  json;
+    step   text;
 BEGIN
     IF bound IS NULL OR key IS NULL THEN
         RETURN bound;
     END IF;
 
-    shielded := jobs__shield(args);
-    value := shielded.body;
+    IF strpos(args, '\u') > 0 THEN
+        SELECT s.body, s.mark INTO body, mark FROM jobs__shield(args) AS s;
+    END IF;
+    value := body;
     FOREACH step IN ARRAY string_to_array(key, '.') LOOP
-        IF json_typeof(value) <> 'object' THEN  -- a step is an object's key; `->` would look into a list as well
-            value := NULL;
-        END IF;
-        value := value -> step;
+        value := CASE json_typeof(value) WHEN 'object' THEN value -> step END;  -- `->` would look into a list as well
     END LOOP;
 
     RETURN bound || ':' || CASE
         WHEN value IS NULL OR json_typeof(value) IN ('null', 'object', 'array') THEN 'null'
-        ELSE left(replace(value #>> '{}', shielded.mark, '\u'), 380)
+        ELSE left(replace(value #>> '{}', mark, '\u'), 380)
     END;
 END
 $$;

@@ -438,8 +438,24 @@ class TestFairness:
             settled = [Outcome(job.id, job.token, "done")]
             turns[job.args] += 1
 
-        assert len(turns) == 3
-        assert min(turns.values()) >= 30
+        assert list(turns.values()) == [100, 100, 100]
+
+    def test_many_full_buckets_hide_none_that_has_room_from_what_is_less_urgent(self, store: Store) -> None:
+        define(store, concurrency={"limit": 1, "key": "k"})
+        for priority in (0, 0, 1):
+            keyed(store, "work", [f"b{n}" for n in range(400)], priority=priority)
+        define(store, "elsewhere", concurrency={"limit": 100})
+        define(store, "unlimited")
+        for name in ("elsewhere", "unlimited"):
+            enqueue_all(store, 100, name, priority=2)
+        rooms = [claim(store, number) for number in (100, 150, 20, 130)]  # as they stand on the ring
+        for job in rooms[0] + rooms[2]:
+            settle(store, job)
+        order: list[int] = []
+        while more := claim(store, 200):
+            order += sorted(job.priority for job in more)
+
+        assert order == [0] * 120 + [2] * 200
 
     def test_a_bucket_with_one_job_is_served_beside_a_bucket_that_never_ends(self, store: Store) -> None:
         define(store, concurrency={"limit": 2, "key": "k"})
