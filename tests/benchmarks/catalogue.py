@@ -74,6 +74,17 @@ FLOORS = (
     ),
 )
 
+LIKE_TABLE = Peer(
+    name="like-table",
+    adapter="like_table",
+    packages=(PSYCOPG,),
+    dialects=("postgresql",),
+    settings="the table of pyjobs, filled by INSERT … SELECT FROM unnest, five thousand rows a statement",
+    without=dict.fromkeys(
+        ["W1", "W3", "W4", "W5", "W6-scheduled", "W6-finished", "W7", "W8", "W9"], "is there to be filled, for W2"
+    ),
+)
+
 PYJOBS = Peer(
     name="pyjobs",
     adapter="pyjobs",
@@ -215,4 +226,4 @@ PEERS = (
     ),
 )
 
-ALL = (*FLOORS, PYJOBS, *PEERS)
+ALL = (*FLOORS, LIKE_TABLE, PYJOBS, *PEERS)
