@@ -33,15 +33,15 @@ SELECT CASE WHEN ABS(TIMESTAMPDIFF(SECOND, NOW(6), SYSDATE(6))) < 60
             THEN UTC_TIMESTAMP(6) + INTERVAL TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)) MICROSECOND
             ELSE TIMESTAMPADD(MICROSECOND, UNIX_TIMESTAMP(SYSDATE(6)) * 1000000, TIMESTAMP'1970-01-01 00:00:00.000000') END AS now//
 
--- Two settings of the session would make a routine do less than it says: how much MariaDB's JSON_ARRAYAGG puts together (as little as 4 bytes),
--- and whether a change must name a key. A routine that could meet them sets them aside, and puts them back on each way out. (Where it is
--- killed no handler runs: the session keeps what they are then.)
+-- Three settings of the session would make a routine do less than it says: how much MariaDB's JSON_ARRAYAGG puts together (as little as 4 bytes),
+-- whether a change must name a key, and how many rows a statement may be thought to read (`mysql --safe-updates` sets the last two). A routine that
+-- could meet them sets them aside, and puts them back on each way out. (Where it is killed no handler runs: the session keeps what they are then.)
 DROP PROCEDURE IF EXISTS jobs__set_aside//
 CREATE PROCEDURE jobs__set_aside(OUT settings VARCHAR(30) CHARACTER SET ascii)
 SQL SECURITY DEFINER
 BEGIN
-    SET settings = CONCAT(@@SESSION.group_concat_max_len, ' ', IF(@@SESSION.sql_safe_updates, 1, 0));
-    SET SESSION group_concat_max_len = 1073741824, SESSION sql_safe_updates = FALSE;
+    SET settings = CONCAT(IF(@@SESSION.sql_safe_updates, 1, 0), IF(@@SESSION.sql_big_selects, 1, 0), @@SESSION.group_concat_max_len);
+    SET SESSION group_concat_max_len = 1073741824, SESSION sql_safe_updates = FALSE, SESSION sql_big_selects = TRUE;
 END//
 
 DROP PROCEDURE IF EXISTS jobs__put_back//
@@ -49,7 +49,8 @@ CREATE PROCEDURE jobs__put_back(settings VARCHAR(30) CHARACTER SET ascii)
 SQL SECURITY DEFINER
 BEGIN
     IF settings IS NOT NULL THEN
-        SET SESSION group_concat_max_len = CAST(SUBSTRING_INDEX(settings, ' ', 1) AS UNSIGNED), SESSION sql_safe_updates = CAST(SUBSTRING_INDEX(settings, ' ', -1) AS UNSIGNED);
+        SET SESSION sql_safe_updates = CAST(LEFT(settings, 1) AS UNSIGNED), SESSION sql_big_selects = CAST(SUBSTRING(settings, 2, 1) AS UNSIGNED),
+            SESSION group_concat_max_len = CAST(SUBSTRING(settings, 3) AS UNSIGNED);
     END IF;
 END//
 

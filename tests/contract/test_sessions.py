@@ -22,7 +22,7 @@ pytestmark = pytest.mark.databases("mysql")
 
 MANY = 300
 PATIENCE = 30  # seconds
-SETTINGS = {"group_concat_max_len": 100, "sql_safe_updates": 1}
+SETTINGS = {"group_concat_max_len": 100, "sql_safe_updates": 1, "max_join_size": 1_000}
 
 
 @pytest.fixture(params=[*SETTINGS, "global group_concat_max_len"])
