@@ -116,8 +116,9 @@ class Worker:
         """Define what the application declares, then perform its jobs until stopped. With ``once``: fire what schedules
         are due, perform all that is due, and return; a retry in the future is left alone.
 
-        Raises ``InvalidConfiguration``, and what the database refuses at the start; with ``once`` also
-        ``StoreUnavailable`` when it stays away for longer than the grace.
+        Raises ``InvalidConfiguration``, and what the database refuses at the start, such as one of the connections it
+        takes (five on PostgreSQL, four on MySQL and MariaDB); with ``once`` also ``StoreUnavailable`` when the database
+        stays away for longer than the grace.
         """
         self._jobs.load_packages()
         self._check_definitions()
@@ -131,6 +132,8 @@ class Worker:
                 _closing_in_time(self._jobs.open_store()) as scheduling,
                 _closing_in_time(store if store.single_writer else self._jobs.open_store()) as settling,
             ):
+                for each in (beating, scheduling, settling):
+                    each.now()  # or it would claim what it could neither settle nor keep: a server may have none left
                 return self._run(Children(setup), store, settling, beating, scheduling, once)
 
     def stop(self) -> None:

@@ -10,6 +10,8 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pytest
 
@@ -52,6 +54,31 @@ def produce() -> None:
 threading.Thread(target=worker.run).start()
 threading.Thread(target=produce).start()
 """
+
+
+@pytest.mark.databases("postgresql")
+@pytest.mark.parametrize("connections", [2, 3, 4])
+def test_a_worker_that_cannot_have_all_its_connections_claims_nothing(
+    jobs: Jobs, database: Database, sql: Any, connections: int
+) -> None:
+    jobs.define("work", lambda: None)
+    jobs.sync()
+    id = jobs.enqueue("work")
+    role = f"pyjobs_few_{uuid4().hex[:8]}"
+    sql(f"CREATE ROLE {role} LOGIN PASSWORD 'secret' CONNECTION LIMIT {connections}")
+    for may in ("worker", "operator"):
+        sql("SELECT jobs_grant(?, ?)", role, may)
+    url = urlsplit(database.url)
+    theirs = Jobs(url._replace(netloc=f"{role}:secret@{url.netloc.rpartition('@')[2]}").geturl())
+    theirs.define("work", lambda: None)
+    try:
+        with pytest.raises(StoreUnavailable, match="too many connections"):
+            Worker(theirs).run(once=True)
+        assert sql.value("SELECT state FROM jobs WHERE id = ?", id) == "pending"
+    finally:
+        theirs.close()
+        sql(f"DROP OWNED BY {role}")
+        sql(f"DROP ROLE {role}")
 
 
 def test_a_worker_goes_on_when_the_main_thread_has_ended(jobs: Jobs) -> None:
