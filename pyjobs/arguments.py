@@ -55,9 +55,12 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circul
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
+_AS_IT_IS = frozenset((str, bool, types.NoneType))
+
+
 def _plain(value: Any, path: str, around: tuple[int, ...]) -> Any:
     kind = type(value)
-    if value is None or kind is bool or kind is str:
+    if kind in _AS_IT_IS:
         return value
     if kind is int:
         return _number(value, path)
@@ -67,10 +70,16 @@ def _plain(value: Any, path: str, around: tuple[int, ...]) -> Any:
         return value
     if kind is list or kind is tuple:
         inner = _enter(value, path, around)
-        return [_plain(item, f"{path}[{index}]", inner) for index, item in enumerate(value)]
+        return [
+            item if type(item) in _AS_IT_IS else _plain(item, f"{path}[{index}]", inner)
+            for index, item in enumerate(value)
+        ]
     if kind is dict:
         inner = _enter(value, path, around)
-        return {_key(key, path): _plain(item, f"{path}.{key}", inner) for key, item in value.items()}
+        return {
+            _key(key, path): item if type(item) in _AS_IT_IS else _plain(item, f"{path}.{key}", inner)
+            for key, item in value.items()
+        }
     raise InvalidArguments(f"{path} is of type {kind.__qualname__}, which JSON would not bring back", _HINT)
 
 

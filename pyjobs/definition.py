@@ -255,7 +255,7 @@ class _Signature:
         if not isinstance(args, Mapping):
             raise InvalidArguments("args is not a mapping of names to values", 'pass them by name: {"user_id": 1}')
         try:
-            return dumps(encode_all(args, self.codecs, "args"))
+            return dumps(encode_all(args, self.codecs, "args") if self.codecs else dict(args))
         except RecursionError:  # a dataclass that contains itself
             raise _too_deep() from None
 

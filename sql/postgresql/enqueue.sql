@@ -393,6 +393,7 @@ CREATE OR REPLACE FUNCTION jobs_enqueue_many(jobs text)
 RETURNS TABLE ("position" integer, id uuid, inserted boolean)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+SET work_mem = '64MB'  -- thousands of jobs are sorted and held in memory, not in files
 AS $$
 DECLARE
     most      bigint := jobs__setting('max_args_bytes')::bigint;
