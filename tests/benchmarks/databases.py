@@ -275,7 +275,7 @@ class DurablePostgresql(_OnDisk, postgresql.LocalServer):
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
-            "max_connections": "300",
+            "max_connections": "400",
         }
         options = [f"--{name}={value}" for name, value in settings.items()]
         return [str(self.binaries / "postgres"), "-D", str(self.folder / "data"), *options]
