@@ -552,8 +552,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 #variable_conflict use_column
 DECLARE
-    wanted     record := jobs__read_claim(options);
-    paused     text[] := ARRAY(SELECT p.queue FROM jobs_paused p);
+    wanted     record := jobs__read_claim(options COLLATE "C");
+    paused     text[] COLLATE "C" := ARRAY(SELECT p.queue FROM jobs_paused p);
     unlimited  tid[];
     limited    tid[];
     bound      smallint;

@@ -19,7 +19,7 @@ AS $$
 DECLARE
     definition  jobs_definitions;
 BEGIN
-    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__definition.name;
+    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__definition.name COLLATE "C";
     IF NOT FOUND THEN
         definition.name := jobs__definition.name;
         definition.queue := 'default';
@@ -44,7 +44,7 @@ AS $$
 DECLARE
     definition  jobs_definitions;
 BEGIN
-    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__defined.name;
+    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__defined.name COLLATE "C";
     IF NOT FOUND THEN
         PERFORM jobs__fit(coalesce(name, ''), place);
         PERFORM jobs__refuse(
@@ -294,7 +294,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 BEGIN
-    DELETE FROM jobs_definitions d WHERE d.name = jobs_forget.name;
+    DELETE FROM jobs_definitions d WHERE d.name = jobs_forget.name COLLATE "C";
     RETURN FOUND;
 END
 $$;

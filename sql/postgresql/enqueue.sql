@@ -1,5 +1,7 @@
 -- jobs_enqueue, jobs_enqueue_many: put jobs in, inside the caller's transaction.
 --
+-- Text that comes from a column brings the collation of that column along, and ours are compared by bytes: hence COLLATE "C".
+--
 -- What makes a repeat safe: the primary key (an id that is there already is answered, not inserted again) and the
 -- primary key of jobs_keys (a unique key can be held once). A key is inserted before its job; an insert that meets a
 -- holder which is not committed yet waits for it, and goes in if that one rolls back. Keys go in sorted, so that
@@ -316,10 +318,10 @@ BEGIN
     IF options IS NULL AND coalesce(current_setting('pyjobs.tenant', true), '') = '' THEN
         INSERT INTO jobs (id, name, queue, state, priority, run_at, bucket, max_attempts, timeout_ms, enqueued_at, args)
         SELECT new_id, d.name, d.queue, 'pending', d.priority, jobs_now(),
-               CASE WHEN d.concurrency_group IS NOT NULL THEN jobs__bucket(d.concurrency_group, d.concurrency_key, jobs_enqueue.args) END,
+               CASE WHEN d.concurrency_group IS NOT NULL THEN jobs__bucket(d.concurrency_group, d.concurrency_key, jobs_enqueue.args COLLATE "C") END,
                d.max_attempts, d.timeout_ms, jobs_now(), jobs_enqueue.args
           FROM jobs_definitions d
-         WHERE d.name = jobs_enqueue.name
+         WHERE d.name = jobs_enqueue.name COLLATE "C"
            AND octet_length(jobs_enqueue.args) <= (SELECT s.value::bigint FROM jobs_settings s WHERE s.name = 'max_args_bytes')
            AND jobs__is_json(jobs_enqueue.args)
         ON CONFLICT ON CONSTRAINT jobs_pkey DO NOTHING;
@@ -329,11 +331,11 @@ BEGIN
         END IF;
     END IF;
 
-    definition := jobs__defined(name, 'name');
-    draft := jobs__draft(definition, options, '', jobs__scope(), jobs__producer_options());
+    definition := jobs__defined(name COLLATE "C", 'name');
+    draft := jobs__draft(definition, options COLLATE "C", '', jobs__scope(), jobs__producer_options());
     job := draft.job;
     job.id := new_id;
-    job.args := jobs__args(jobs_enqueue.args, 'args');
+    job.args := jobs__args(jobs_enqueue.args COLLATE "C", 'args');
     job.bucket := jobs__bucket(definition.concurrency_group, definition.concurrency_key, job.args);
 
     IF job.unique_key IS NOT NULL OR job.batch_id IS NOT NULL THEN
@@ -397,9 +399,9 @@ SET work_mem = '64MB'  -- thousands of jobs are sorted and held in memory, not i
 AS $$
 DECLARE
     most      bigint := jobs__setting('max_args_bytes')::bigint;
-    scope     text := jobs__scope();
+    scope     text COLLATE "C" := jobs__scope();
     prefix    text := jobs__id_prefix();
-    shielded  record := jobs__shield(jobs);
+    shielded  record := jobs__shield(jobs COLLATE "C");
     fresh     jobs[];
     kept      text[];
     flawed    boolean;
@@ -436,13 +438,13 @@ BEGIN
           JOIN draft d ON d.name = e.name AND d.options = e.options;
     EXCEPTION
         WHEN OTHERS THEN
-            PERFORM jobs__examine(jobs, scope);
+            PERFORM jobs__examine(jobs COLLATE "C", scope);
             RAISE;
     END;
     IF jobs IS NULL THEN
         PERFORM jobs__refuse('PJ002', 'jobs is missing', 'pass a JSON array of {"name", "args", "options", "id"}');
     ELSIF flawed THEN
-        PERFORM jobs__examine(jobs, scope);
+        PERFORM jobs__examine(jobs COLLATE "C", scope);
     ELSIF fresh IS NULL THEN
         RETURN;
     END IF;

@@ -276,7 +276,7 @@ RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 BEGIN
-    DELETE FROM jobs_paused p WHERE p.queue = jobs__fit(coalesce(jobs_resume_queue.queue, ''), 'queue');
+    DELETE FROM jobs_paused p WHERE p.queue = jobs__fit(coalesce(jobs_resume_queue.queue, ''), 'queue') COLLATE "C";
     IF FOUND THEN
         PERFORM jobs__notify();
     END IF;
@@ -296,6 +296,6 @@ BEGIN
         WHEN 'notify' THEN given := jobs__boolean(coalesce(given, ''), name);
         ELSE PERFORM jobs__refuse('PJ003', format('there is no setting %s', coalesce(to_json(name)::text, 'null')), 'the settings are max_args_bytes, keep_keys_ms and notify');
     END CASE;
-    UPDATE jobs_settings s SET value = given WHERE s.name = jobs_set.name;
+    UPDATE jobs_settings s SET value = given WHERE s.name = jobs_set.name COLLATE "C";
 END
 $$;

@@ -122,7 +122,7 @@ DECLARE
 BEGIN
     SELECT s.* INTO due
       FROM jobs_schedules s
-     WHERE s.name = jobs_tick_schedule.name
+     WHERE s.name = jobs_tick_schedule.name COLLATE "C"
        AND s.next_run_at = jobs_tick_schedule.expected
        AND s.next_run_at <= jobs_now()
        AND s.enabled

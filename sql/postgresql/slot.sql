@@ -64,7 +64,7 @@ BEGIN
     IF job_id IS NULL OR token IS NULL THEN
         PERFORM jobs__refuse('PJ003', 'job_id or token is missing', 'pass the id of the job that is to hold the slot, and the token it was claimed with');
     END IF;
-    RETURN jobs__take_slot(bucket, job_id, token, -1);
+    RETURN jobs__take_slot(bucket COLLATE "C", job_id, token, -1);
 END
 $$;
 
@@ -76,7 +76,7 @@ AS $$
 #variable_conflict use_column
 BEGIN
     DELETE FROM jobs_slots s
-     WHERE s.bucket = jobs_free_slot.bucket
+     WHERE s.bucket = jobs_free_slot.bucket COLLATE "C"
        AND s.slot = jobs_free_slot.slot
        AND s.token = jobs_free_slot.token;
     RETURN FOUND;

@@ -92,6 +92,26 @@ class TestPsql:
         assert psql(database, f"SELECT state FROM jobs_settle('{enqueued}', '{TOKEN}', 'failed');") == ["scheduled"]
         assert len(psql(database, "SELECT * FROM jobs_sweep();")) == 1
 
+    def test_what_comes_from_a_column_with_a_collation_of_its_own(self, database: Any) -> None:
+        answers = psql(
+            database,
+            f"""
+            CREATE COLLATION any_case (PROVIDER = icu, LOCALE = 'und-u-ks-level2', DETERMINISTIC = false);
+            CREATE TABLE mine (name text COLLATE "POSIX", args text COLLATE any_case,
+                               options text COLLATE "POSIX", jobs text COLLATE any_case);
+            INSERT INTO mine
+            VALUES ('welcome', '{{"k": "\\u00e9"}}', '{{"unique_key": "u"}}', '[{{"name": "welcome", "args": {{"k": 1}}}}]');
+            SELECT jobs_define(name, '{{"concurrency": {{"limit": 9, "key": "k"}}}}') FROM mine;
+            SELECT jobs_enqueue(name) IS NOT NULL FROM mine;
+            SELECT jobs_enqueue('welcome', args) IS NOT NULL FROM mine;
+            SELECT jobs_enqueue('welcome', '{{}}', options) IS NOT NULL FROM mine;
+            SELECT inserted FROM mine, jobs_enqueue_many(jobs);
+            SELECT count(c.id) FROM mine, jobs_claim(name, '{TOKEN}', '{{"max_jobs": 9, "queues": ["default"]}}') AS c;
+            SELECT jobs_resume_queue(name), jobs_forget(name) FROM mine;
+            """,
+        )
+        assert [answer for answer in answers if answer in ("t", "4")] == ["t", "t", "t", "t", "4"]
+
     def test_many_at_once(self, database: Any) -> None:
         jobs = json.dumps([{"name": "welcome", "args": args} for args in ARGS])
         answers = psql(
