@@ -100,7 +100,8 @@ class TestPsql:
             CREATE TABLE mine (name text COLLATE "POSIX", args text COLLATE any_case,
                                options text COLLATE "POSIX", jobs text COLLATE any_case);
             INSERT INTO mine
-            VALUES ('welcome', '{{"k": "\\u00e9"}}', '{{"unique_key": "u"}}', '[{{"name": "welcome", "args": {{"k": 1}}}}]');
+            VALUES ('welcome', '{{"k": "\\u00e9"}}', '{{"unique_key": "u"}}',
+                    '[{{"name": "welcome", "args": {{"k": 1}}}}]');
             SELECT jobs_define(name, '{{"concurrency": {{"limit": 9, "key": "k"}}}}') FROM mine;
             SELECT jobs_enqueue(name) IS NOT NULL FROM mine;
             SELECT jobs_enqueue('welcome', args) IS NOT NULL FROM mine;
