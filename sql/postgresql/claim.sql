@@ -306,7 +306,7 @@ END
 $$;
 
 -- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any. A session goes
--- on behind the bucket it took last, so that each has its turn; where it was in another lane meanwhile, from anywhere.
+-- on behind the bucket it took last in that lane, so that each has its turn; where its last claim was not there, from anywhere.
 -- Where a walk was cut short, more of that priority may have room: nothing less urgent than `bound` may go before it.
 DROP FUNCTION IF EXISTS jobs__pick_limited(text[], text[], text[], integer);
 CREATE OR REPLACE FUNCTION jobs__pick_limited(queues text[], names text[], paused text[], most integer, OUT picked tid[], OUT bound smallint)
@@ -314,7 +314,9 @@ LANGUAGE plpgsql
 AS $$
 #variable_conflict use_column
 DECLARE
-    last     jsonb := nullif(current_setting('pyjobs.turn', true), '');
+    turns    jsonb := nullif(current_setting('pyjobs.turn', true), '');
+    taken    jsonb := '{}';  -- the bucket taken last of each lane and priority
+    spot     text;
     places   tid[] := '{}';
     buckets  text[] := '{}';
     rooms    bigint[] := '{}';
@@ -352,17 +354,17 @@ BEGIN
         met := '{}';
         level := lane.priority;
         LOOP
+            spot := jsonb_build_array(lane.queue, lane.name, level);
             SELECT array_agg(w.place) AS places, array_agg(w.bucket) AS buckets, array_agg(w.room) AS rooms, bool_or(w.cut_short) AS cut_short INTO more
               FROM jobs__walk_ring(lane.queue, lane.name, level,
-                                   CASE WHEN (last ->> 'queue', last ->> 'name', last ->> 'priority') = (lane.queue, lane.name, level::text)
-                                        THEN last ->> 'bucket' ELSE random()::text END,
+                                   coalesce(turns ->> spot, random()::text),
                                    met, most - cardinality(met)) AS w;
             places := places || more.places;
             buckets := buckets || more.buckets;
             rooms := rooms || more.rooms;
             met := met || more.buckets;
             IF more.buckets IS NOT NULL THEN
-                last := jsonb_build_object('queue', lane.queue, 'name', lane.name, 'priority', level, 'bucket', more.buckets[cardinality(more.buckets)]);
+                taken := taken || jsonb_build_object(spot, more.buckets[cardinality(more.buckets)]);
             END IF;
             IF more.cut_short THEN
                 bound := least(bound, level);
@@ -387,7 +389,7 @@ BEGIN
     IF places = '{}' THEN
         RETURN;
     END IF;
-    PERFORM set_config('pyjobs.turn', last::text, false);
+    PERFORM set_config('pyjobs.turn', taken::text, false);
     IF cardinality(places) = (SELECT count(DISTINCT b.bucket) FROM unnest(buckets) AS b(bucket)) THEN
         picked := jobs__in_order(places, most);
         RETURN;
