@@ -145,16 +145,16 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 #variable_conflict use_variable
 DECLARE
-    scope     text := jobs__scope();
+    scope     text COLLATE "C" := jobs__scope();
     batch     jobs_batches;
     callback  record;
-    key       text;
-    value     text;
+    key       text COLLATE "C";
+    value     text COLLATE "C";
 BEGIN
     batch.tenant := scope;
     FOR key, value IN
         SELECT m.key, m.value
-          FROM jobs__members(options, 'options', ARRAY['name', 'callback', 'id', 'tenant']) AS m
+          FROM jobs__members(options COLLATE "C", 'options', ARRAY['name', 'callback', 'id', 'tenant']) AS m
          WHERE m.value IS NOT NULL OR m.key = 'tenant'
     LOOP
         CASE key

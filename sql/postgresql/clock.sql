@@ -6,6 +6,9 @@
 -- JSON is read as `json`, never `jsonb`: a value is the very characters that were sent. `json` has one trap: it accepts
 -- the escape \u0000 and lone surrogates, which no text can hold, and then every operator that looks into
 -- such a document fails, wherever in it they stand. jobs__shield takes them out of the way first.
+--
+-- Text that comes from somebody's column brings the collation of that column along, while ours are compared by bytes. So each
+-- routine that is called from outside gives its text on, and keeps it, with COLLATE "C"; what is called by it needs no more.
 
 CREATE OR REPLACE FUNCTION jobs_now()
 RETURNS timestamptz

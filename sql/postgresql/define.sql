@@ -251,7 +251,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqsca
 AS $$
 #variable_conflict use_column
 DECLARE
-    wanted  jobs_definitions := jobs__read_definition(name, options);
+    wanted  jobs_definitions := jobs__read_definition(name COLLATE "C", options COLLATE "C");
     former  jobs_definitions;
 BEGIN
     SELECT d.* INTO former FROM jobs_definitions d WHERE d.name = wanted.name;

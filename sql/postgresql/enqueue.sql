@@ -1,7 +1,5 @@
 -- jobs_enqueue, jobs_enqueue_many: put jobs in, inside the caller's transaction.
 --
--- Text that comes from a column brings the collation of that column along, and ours are compared by bytes: hence COLLATE "C".
---
 -- What makes a repeat safe: the primary key (an id that is there already is answered, not inserted again) and the
 -- primary key of jobs_keys (a unique key can be held once). A key is inserted before its job; an insert that meets a
 -- holder which is not committed yet waits for it, and goes in if that one rolls back. Keys go in sorted, so that
@@ -403,7 +401,7 @@ DECLARE
     prefix    text := jobs__id_prefix();
     shielded  record := jobs__shield(jobs COLLATE "C");
     fresh     jobs[];
-    kept      text[];
+    kept      text[] COLLATE "C";
     flawed    boolean;
 BEGIN
     BEGIN

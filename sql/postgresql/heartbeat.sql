@@ -72,17 +72,17 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 #variable_conflict use_column
 DECLARE
-    claims   record := jobs__read_held(coalesce(held, '[]'));
+    claims   record := jobs__read_held(coalesce(held, '[]') COLLATE "C");
     lease    interval := interval '5 minutes';
-    info     text;
+    info     text COLLATE "C";
     leaving  boolean;
-    key      text;
-    value    text;
+    key      text COLLATE "C";
+    value    text COLLATE "C";
 BEGIN
     PERFORM jobs__fit(coalesce(worker, ''), 'worker');
     FOR key, value IN
         SELECT m.key, m.value
-          FROM jobs__members(options, 'options', ARRAY['lease_ms', 'info', 'leaving']) AS m
+          FROM jobs__members(options COLLATE "C", 'options', ARRAY['lease_ms', 'info', 'leaving']) AS m
          WHERE m.value IS NOT NULL
     LOOP
         CASE key
@@ -108,9 +108,9 @@ BEGIN
             OR h.cancel_at IS NOT NULL;
 
     IF leaving THEN
-        DELETE FROM jobs_workers w WHERE w.id = worker;
+        DELETE FROM jobs_workers w WHERE w.id = worker COLLATE "C";
     ELSE
-        PERFORM jobs__record_worker(worker, info, lease);
+        PERFORM jobs__record_worker(worker COLLATE "C", info COLLATE "C", lease);
     END IF;
 END
 $$;

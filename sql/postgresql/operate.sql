@@ -150,8 +150,8 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 #variable_conflict use_column
 DECLARE
-    moment    timestamptz := jobs__read_moment(options);
-    chosen    record := jobs__choose(filter, ARRAY['dead', 'cancelled', 'done', 'scheduled']);
+    moment    timestamptz := jobs__read_moment(options COLLATE "C");
+    chosen    record := jobs__choose(filter COLLATE "C", ARRAY['dead', 'cancelled', 'done', 'scheduled']);
     free      uuid[];
     batches   uuid[];
     failures  boolean[];
@@ -204,7 +204,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 #variable_conflict use_column
 DECLARE
-    chosen    record := jobs__choose(filter, ARRAY['scheduled', 'pending', 'running']);
+    chosen    record := jobs__choose(filter COLLATE "C", ARRAY['scheduled', 'pending', 'running']);
     ended     uuid[];
     batches   uuid[];
     flagged   integer;
@@ -239,7 +239,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 #variable_conflict use_column
 DECLARE
-    chosen   record := jobs__choose(filter, ARRAY['scheduled', 'pending', 'done', 'dead', 'cancelled']);
+    chosen   record := jobs__choose(filter COLLATE "C", ARRAY['scheduled', 'pending', 'done', 'dead', 'cancelled']);
     batches  uuid[];
 BEGIN
     IF chosen.ids = '{}' THEN
@@ -288,9 +288,9 @@ RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 DECLARE
-    given  text := nullif(value, 'null');
+    given  text COLLATE "C" := nullif(value, 'null');
 BEGIN
-    CASE name
+    CASE name COLLATE "C"
         WHEN 'max_args_bytes' THEN given := jobs__integer(coalesce(given, ''), name, 1, 104857600);
         WHEN 'keep_keys_ms' THEN given := coalesce(jobs__duration(given, name)::text, 'null');
         WHEN 'notify' THEN given := jobs__boolean(coalesce(given, ''), name);

@@ -71,9 +71,9 @@ AS $$
 DECLARE
     each  text;
 BEGIN
-    IF role NOT IN ('producer', 'worker', 'operator', 'viewer') OR role IS NULL THEN
+    IF role COLLATE "C" NOT IN ('producer', 'worker', 'operator', 'viewer') OR role IS NULL THEN
         PERFORM jobs__refuse('PJ003', format('there is no role %s', coalesce(to_json(role)::text, 'null')), 'the roles are producer, worker, operator and viewer');
-    ELSIF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = principal) OR principal IS NULL THEN
+    ELSIF NOT EXISTS (SELECT FROM pg_roles r WHERE r.rolname = principal COLLATE "C") OR principal IS NULL THEN
         PERFORM jobs__refuse('PJ003', format('there is no database role %s', coalesce(to_json(principal)::text, 'null')), 'create it first: CREATE ROLE …');
     END IF;
     PERFORM jobs__refuse_creators();
@@ -82,11 +82,11 @@ BEGIN
     FOR each IN
         SELECT p.oid::regprocedure
           FROM jobs__routines() AS p
-         WHERE p.proname = ANY (jobs__role_routines(role))
+         WHERE p.proname = ANY (jobs__role_routines(role COLLATE "C"))
     LOOP
         EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO %I', each, principal);
     END LOOP;
-    FOREACH each IN ARRAY jobs__role_views(role) LOOP
+    FOREACH each IN ARRAY jobs__role_views(role COLLATE "C") LOOP
         EXECUTE format('GRANT SELECT ON %I.%I TO %I', current_schema(), each, principal);
     END LOOP;
 END

@@ -61,7 +61,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 #variable_conflict use_column
 DECLARE
-    given   record := jobs__read_schedule(name, coalesce(options, '{}'), next_run_at);
+    given   record := jobs__read_schedule(name COLLATE "C", coalesce(options, '{}') COLLATE "C", next_run_at);
     wanted  jobs_schedules := given.schedule;
 BEGIN
     INSERT INTO jobs_schedules AS s (name, job, cron, every_ms, timezone, args, options, source, enabled, next_run_at)
@@ -92,14 +92,14 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 AS $$
 #variable_conflict use_column
 DECLARE
-    declared  text[] := jobs__texts(CASE WHEN jobs__is_json(names) THEN names ELSE '' END, 'names');
+    declared  text[] COLLATE "C" := jobs__texts(CASE WHEN jobs__is_json(names) THEN names ELSE '' END COLLATE "C", 'names');
     pruned    integer;
 BEGIN
     DELETE FROM jobs_schedules s
      WHERE s.name = ANY (ARRAY(
                SELECT p.name
                  FROM jobs_schedules p
-                WHERE p.source = jobs_prune_schedules.source
+                WHERE p.source = jobs_prune_schedules.source COLLATE "C"
                   AND p.name <> ALL (declared)
                 ORDER BY p.name
                   FOR UPDATE));

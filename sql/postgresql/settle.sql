@@ -326,7 +326,7 @@ BEGIN
     IF id IS NULL OR token IS NULL THEN
         PERFORM jobs__refuse('PJ003', 'id or token is missing', 'pass the id of the job, and the token it was claimed with');
     END IF;
-    RETURN QUERY SELECT s.accepted, s.state FROM jobs__settle(ARRAY[id], ARRAY[token], ARRAY[outcome], ARRAY[detail], '') AS s;
+    RETURN QUERY SELECT s.accepted, s.state FROM jobs__settle(ARRAY[id], ARRAY[token], ARRAY[outcome COLLATE "C"], ARRAY[detail COLLATE "C"], '') AS s;
 END
 $$;
 
@@ -370,7 +370,7 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT
 SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
-    shielded  record := jobs__shield(outcomes);
+    shielded  record := jobs__shield(outcomes COLLATE "C");
     said      record;
 BEGIN
     BEGIN
@@ -385,13 +385,13 @@ BEGIN
           FROM json_to_recordset(shielded.body::json) AS r(id uuid, token uuid, outcome text, detail json);
     EXCEPTION
         WHEN OTHERS THEN
-            PERFORM jobs__examine_outcomes(outcomes);
+            PERFORM jobs__examine_outcomes(outcomes COLLATE "C");
             RAISE;
     END;
     IF outcomes IS NULL THEN
         PERFORM jobs__refuse('PJ003', 'outcomes is missing', 'pass an array of {"id", "token", "outcome", "detail"}');
     ELSIF said.flawed THEN
-        PERFORM jobs__examine_outcomes(outcomes);
+        PERFORM jobs__examine_outcomes(outcomes COLLATE "C");
     ELSIF said.ids IS NULL THEN
         RETURN;
     END IF;
@@ -412,7 +412,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 DECLARE
     settled   record;
-    outcomes  text[];
+    outcomes  text[] COLLATE "C";
 BEGIN
     IF ids IS NULL OR cardinality(ids) IS DISTINCT FROM cardinality(tokens) OR coalesce(array_position(ids, NULL), array_position(tokens, NULL)) IS NOT NULL THEN
         PERFORM jobs__refuse('PJ003', 'an id or token is missing', 'pass the ids of the jobs, and for each the token it was claimed with');

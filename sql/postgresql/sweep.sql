@@ -177,9 +177,9 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 DECLARE
     most   integer := 1000;
-    value  text;
+    value  text COLLATE "C";
 BEGIN
-    FOR value IN SELECT m.value FROM jobs__members(options, 'options', ARRAY['limit']) AS m WHERE m.value IS NOT NULL LOOP
+    FOR value IN SELECT m.value FROM jobs__members(options COLLATE "C", 'options', ARRAY['limit']) AS m WHERE m.value IS NOT NULL LOOP
         most := jobs__integer(value, 'limit', 1, 100000);
     END LOOP;
 
