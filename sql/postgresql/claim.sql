@@ -223,7 +223,6 @@ $$;
 -- buckets round to it again, and then more from those that have room for more. A bucket without room costs one probe, however
 -- many jobs wait in it; where a quarter of what is wanted was found and then fifty in a row have no room, the walk is cut short.
 -- `met` are the buckets of what was picked before.
-DROP FUNCTION IF EXISTS jobs__walk_ring(text, text, smallint, integer, text[], integer);
 CREATE OR REPLACE FUNCTION jobs__walk_ring(lane_queue text, lane_name text, level smallint, origin text, met text[], most integer)
 RETURNS TABLE (place tid, bucket text, room bigint, cut_short boolean)
 LANGUAGE plpgsql
@@ -308,7 +307,6 @@ $$;
 -- Limited work, locked: by priority, and within one priority a job of each bucket before a second one of any. A session goes
 -- on behind the bucket it took last in that lane, so that each has its turn; where its last claim was not there, from anywhere.
 -- Where a walk was cut short, more of that priority may have room: nothing less urgent than `bound` may go before it.
-DROP FUNCTION IF EXISTS jobs__pick_limited(text[], text[], text[], integer);
 CREATE OR REPLACE FUNCTION jobs__pick_limited(queues text[], names text[], paused text[], most integer, OUT picked tid[], OUT bound smallint)
 LANGUAGE plpgsql
 AS $$
