@@ -55,6 +55,7 @@ _ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circul
 _DECODER = json.JSONDecoder(parse_constant=_no_constant)
 
 
+# Looked for before `_plain` is called: most arguments are of these, and a call for each is what writing them costs.
 _AS_IT_IS = frozenset((str, bool, types.NoneType))
 
 

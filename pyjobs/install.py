@@ -41,7 +41,7 @@ from yoyo.connections import parse_uri
 from yoyo.migrations import default_migration_table as ACCOUNT
 
 from pyjobs.errors import DriverMissing, InvalidConfiguration, PyjobsError, StoreUnavailable
-from pyjobs.store import mysql_url, sqlite_line
+from pyjobs.store import common, mysql_url, sqlite_line
 
 # The routine files in the order in which they are sent.
 ROUTINES = (
@@ -435,10 +435,7 @@ def _replace(connection: Any, statement: str) -> None:
 def refuse_old(server: str, version: str) -> None:
     """Raise ``InvalidConfiguration`` if that version of a server lacks what the routines need."""
     if _order(version) < OLDEST[server]:
-        oldest = ".".join(map(str, OLDEST[server]))
-        raise InvalidConfiguration(
-            f"{server} {re.split('[- ]', version)[0]} is too old", f"pyjobs needs {oldest} or later"
-        )
+        raise common.too_old(server, re.split("[- ]", version)[0], OLDEST[server])
 
 
 def mysql_exact(text: str, server: str) -> str:

@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from pyjobs.errors import FROM_CONTRACT, InvalidArguments, InvalidOption, PyjobsError
+from pyjobs.errors import FROM_CONTRACT, InvalidArguments, InvalidConfiguration, InvalidOption, PyjobsError
 from pyjobs.ids import new_ids
 from pyjobs.records import ClaimRequest, Held, NewJob, Options, Outcome
 
@@ -29,6 +29,11 @@ PATIENCE_SECONDS = 5.0  # how long a call goes on when the engine aborts it or t
 def refusal(code: str, message: str, hint: str = "") -> PyjobsError:
     """The exception that stands for a PJ code."""
     return FROM_CONTRACT.get(code, PyjobsError)(message, hint)
+
+
+def too_old(server: str, version: str, oldest: tuple[int, ...]) -> InvalidConfiguration:
+    """The refusal of a server that lacks what the routines need."""
+    return InvalidConfiguration(f"{server} {version} is too old", f"pyjobs needs {'.'.join(map(str, oldest))} or later")
 
 
 def pauses(seconds: float = PATIENCE_SECONDS) -> Iterator[float]:

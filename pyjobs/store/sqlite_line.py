@@ -18,6 +18,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from pyjobs.errors import ContractMismatch, InvalidConfiguration, PyjobsError, StoreUnavailable
+from pyjobs.store import common
 
 OLDEST = (3, 38, 0)  # the version whose JSON operators the routines use
 BUSY_SECONDS = 5  # how long SQLite itself waits for whoever writes
@@ -44,9 +45,7 @@ class Place:
     def connect(self) -> sqlite3.Connection:
         """A new connection in autocommit mode. It never creates a file: that is for ``pyjobs migrate``."""
         if sqlite3.sqlite_version_info < OLDEST:
-            raise InvalidConfiguration(
-                f"SQLite {sqlite3.sqlite_version} is too old", f"pyjobs needs {'.'.join(map(str, OLDEST))} or later"
-            )
+            raise common.too_old("SQLite", sqlite3.sqlite_version, OLDEST)
         try:
             connection = sqlite3.connect(
                 f"{self._file.as_uri()}?mode=rw",

@@ -277,7 +277,7 @@ BEGIN
               FROM walk w
              WHERE w.room > 0
         )
-        SELECT h.place, o.bucket::text, o.room, EXISTS (SELECT FROM walk w WHERE w.full_in_a_row = 50 AND 4 * w.found >= most)
+        SELECT h.place, o.bucket, o.room, EXISTS (SELECT FROM walk w WHERE w.full_in_a_row = 50 AND 4 * w.found >= most)
           FROM open o
          CROSS JOIN LATERAL (
                (SELECT l.place

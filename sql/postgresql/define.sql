@@ -19,7 +19,7 @@ AS $$
 DECLARE
     definition  jobs_definitions;
 BEGIN
-    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__definition.name COLLATE "C";
+    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__definition.name;
     IF NOT FOUND THEN
         definition.name := jobs__definition.name;
         definition.queue := 'default';
@@ -44,7 +44,7 @@ AS $$
 DECLARE
     definition  jobs_definitions;
 BEGIN
-    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__defined.name COLLATE "C";
+    SELECT d.* INTO definition FROM jobs_definitions d WHERE d.name = jobs__defined.name;
     IF NOT FOUND THEN
         PERFORM jobs__fit(coalesce(name, ''), place);
         PERFORM jobs__refuse(

@@ -110,7 +110,7 @@ BEGIN
     IF leaving THEN
         DELETE FROM jobs_workers w WHERE w.id = worker COLLATE "C";
     ELSE
-        PERFORM jobs__record_worker(worker COLLATE "C", info COLLATE "C", lease);
+        PERFORM jobs__record_worker(worker COLLATE "C", info, lease);
     END IF;
 END
 $$;

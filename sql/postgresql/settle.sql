@@ -412,7 +412,7 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off SET plan_cach
 AS $$
 DECLARE
     settled   record;
-    outcomes  text[] COLLATE "C";
+    outcomes  text[];
 BEGIN
     IF ids IS NULL OR cardinality(ids) IS DISTINCT FROM cardinality(tokens) OR coalesce(array_position(ids, NULL), array_position(tokens, NULL)) IS NOT NULL THEN
         PERFORM jobs__refuse('PJ003', 'an id or token is missing', 'pass the ids of the jobs, and for each the token it was claimed with');
